@@ -3,7 +3,7 @@
     jobs.jsonl            a job a line
     patterns/             the files that the jobs need
     results/WORKER.jsonl  the journal of a worker (see ``ledger.py``), with {"job": JOB, "device": ID, "records": [...]}
-                          after each job that was measured
+                          after each job that was measured, and {"job": JOB, "unfit": WHY} for each that it leaves to others
 
 A job's records are one line. Two workers that claim a job at the same moment may both measure it; gathering takes
 one of the results. The folder may be copied to a machine and its ``results`` copied back.
@@ -41,6 +41,7 @@ from tensorwise.store.finished import JobRecords
 from tensorwise.store.parts import PartStore
 from tensorwise.store.record import Record
 from tensorwise.store.store import Store
+from tensorwise.toolchain.threads import most_threads
 from tensorwise.writing import replacing
 
 _POLL_S: Final = 0.5
@@ -99,6 +100,8 @@ class Spool(Ledger):
         (self.folder / "patterns").mkdir(exist_ok=True)
         self.done: dict[str, str | None] = {}
         """Job id -> None, or why it cannot be run."""
+        self.unfit: dict[str, dict[str, str]] = {}
+        """Job id -> worker -> why it leaves the job to other machines."""
         self.odd: list[str] = []
         """Lines of ``jobs.jsonl`` that `jobs` could not read, and why; the others are done all the same."""
         self._planned: set[str] | None = None
@@ -161,6 +164,8 @@ class Spool(Ledger):
         super().note(driver, line)
         if "error" in line:
             self.done.setdefault(line["job"], line["error"])
+        elif "unfit" in line and "job" in line:
+            self.unfit.setdefault(line["job"], {})[driver] = str(line["unfit"])
         elif "records" in line and self.results_of(line, parse=False):
             self.done[line["job"]] = None
 
@@ -192,6 +197,8 @@ def work(
 
     Jobs that others have claimed are left to them, and waited for; those of a worker that died or shows no life are taken
     over, and those whose worker process died or hung are begun again, ``TRIES`` times in all since this call began.
+    A job with more threads than this process may use is left to other machines, and ``spool.unfit`` says so: with fewer
+    threads, its records would be those of another job.
 
     Args:
         worker: a name that no other worker of this spool has; one that comes back continues its file.
@@ -202,7 +209,8 @@ def work(
         observe: called with (jobs done, jobs in all, what happened last).
 
     Raises:
-        InputError: the name is no file's name, the share is none, or no job is for machines of the kind.
+        InputError: the name is no file's name, the share is none, no job is for machines of the kind, or each of them has
+            too many threads for this one.
         StoreError: another process is a worker of this name.
     """
     if not NAME.fullmatch(worker):
@@ -215,6 +223,9 @@ def work(
         kinds = ", ".join(sorted(f"{job.kind!r}" for job in {job.kind: job for job in planned}.values()))
         raise InputError(f"no job of the spool is for machines of the kind {kind!r}; there are: {kinds}")
     mine = [job for place, job in enumerate(fitting) if place % share[1] == share[0] - 1]
+    most = most_threads()
+    unfit = [job for job in mine if job.threads > most]
+    mine = [job for job in mine if job.threads <= most]
     # Workers begin at different places, so that they rarely want the same job.
     start = int(content_id([worker]), 16) % max(len(mine), 1)
     mine, ran = mine[start:] + mine[:start], 0
@@ -225,6 +236,10 @@ def work(
         return len(spool.lost.get(job.id, ())) - before.get(job.id, 0)
 
     with spool.hold(worker):
+        spool.append(worker, *({"job": job.id, "unfit": _too_many(job, most)} for job in unfit))
+        spool.refresh()
+        if unfit and not mine:
+            raise InputError(f"no job of this worker's share can be run here: {_too_many(unfit[0], most)}")
         while True:
             spool.refresh()
             left = [job for job in mine if job.id not in spool.done and losses(job) < TRIES]
@@ -244,6 +259,13 @@ def work(
             ran += 1
             if observe is not None:
                 observe(len(mine) - len(left) + 1, len(mine), said)
+
+
+def _too_many(job: Job, most: int) -> str:
+    return (
+        f"{job.label} needs {job.threads} threads, and this worker may use {most}; start a worker on a machine with more "
+        "CPUs, allow it more (affinity, the scheduler's --cpus-per-task), or plan fewer (--threads)"
+    )
 
 
 def _run(spool: Spool, worker: str, executor: Executor[Job], job: Job) -> str:
@@ -316,6 +338,8 @@ class SpoolExecutor(Executor[Job]):
         self._read: dict[str, int] = {}
         self._early: dict[str, list[Record] | TensorwiseError] = {}
         self._losses: Counter[str] = Counter()
+        self._heard: dict[str, float] = {}
+        self._unfit: dict[str, dict[str, str]] = {}
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -379,9 +403,12 @@ class SpoolExecutor(Executor[Job]):
 
     def _look(self) -> None:
         """Note what workers have written since the last time."""
-        for _, line in self._spool.lines(self._read):
+        for worker, line in self._spool.lines(self._read):
             job = str(line.get("job"))
-            if "lost" in line:
+            self._heard[worker] = time.monotonic()
+            if "unfit" in line:
+                self._unfit.setdefault(job, {})[worker] = str(line["unfit"])
+            elif "lost" in line:
                 self._losses[job] += 1
                 if self._losses[job] >= TRIES:  # the workers have given it up
                     self._early.setdefault(job, WorkerLostError("crash", str(line["lost"]), TRIES))
@@ -389,6 +416,11 @@ class SpoolExecutor(Executor[Job]):
                 self._early.setdefault(job, MeasurementError(str(line["error"])))
             elif "records" in line and (records := self._spool.results_of(line)):
                 self._early.setdefault(job, records)
+        alive = {worker for worker, at in self._heard.items() if at > time.monotonic() - LEASE_S}
+        for job in self._unfit.keys() & self._waiting.keys() - self._early.keys():
+            why = self._unfit[job]
+            if not alive:  # whoever could run it would have been heard of
+                self._early[job] = MeasurementError(f"no worker can run it: {next(iter(why.values()))}")
 
 
 def _as_tensorwise_error(error: Exception) -> TensorwiseError:

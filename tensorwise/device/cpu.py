@@ -43,7 +43,7 @@ from tensorwise.space.config import Config
 from tensorwise.space.cpu import CpuSpace, cpu_space_of
 from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cache import default_cache
-from tensorwise.toolchain.compiler import find_compiler
+from tensorwise.toolchain.compiler import CompilerTimeoutError, find_compiler
 from tensorwise.toolchain.deadline import is_over, left_s, waiting, within
 from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.routines import Routines, load_all
@@ -217,7 +217,7 @@ class CpuDevice(Device):
 
     def compile(self, workload: Workload, kernels: Sequence[Program | str]) -> dict[int, Measurement]:
         """Compile the programs among ``kernels`` into the cache; return how those that fail ended."""
-        texts: dict[int, tuple[str, ...]] = {}
+        texts, names = dict[int, tuple[str, ...]](), dict[int, str]()
         refused: dict[int, Measurement] = {}
         for place, program in enumerate(kernels):
             if isinstance(program, str):
@@ -230,7 +230,7 @@ class CpuDevice(Device):
                     raise ScheduleError(
                         f"{program.name}: {length} characters of C, more than {MOST_TEXT}; unroll less"
                     )
-                texts[place] = parts
+                texts[place], names[place] = parts, program.name
             except ScheduleError as error:
                 refused[place] = Measurement.failed("refused", str(error))
         if not texts:
@@ -239,13 +239,16 @@ class CpuDevice(Device):
         try:
             load_all(DRIVER, PACKING)  # or the first candidate would compile them, in its own time
             wanted = list(dict.fromkeys(text for parts in texts.values() for text in parts))
-            loaded = dict(zip(wanted, default_cache().get(wanted, on_error="none"), strict=True))
+            cache = default_cache()
+            loaded = dict(zip(wanted, cache.get(wanted, on_error="none"), strict=True))
         except CompilerError as error:
-            return refused | {place: Measurement.failed("refused", str(error)) for place in texts}
+            return refused | dict.fromkeys(texts, _uncompiled(error, str(error)))
         self.compile_s += time.perf_counter() - start
         for place, parts in texts.items():
-            if any(loaded[text] is None for text in parts):
-                refused[place] = Measurement.failed("crash", "the compiler refused it or ran out of time")
+            for text in parts:
+                if loaded[text] is None:
+                    why = cache.failures[cache.key(text)]
+                    refused[place] = _uncompiled(why, f"{names[place]}: {why}")
         return refused
 
     def rounds(
@@ -506,6 +509,10 @@ class WorkerProcess:
         if mine:
             self.process.wait()
             self._unload()
+
+
+def _uncompiled(error: CompilerError, note: str) -> Measurement:
+    return Measurement.failed("timeout" if isinstance(error, CompilerTimeoutError) else "refused", note)
 
 
 def described(kernel: Program | str) -> dict[str, Any]:

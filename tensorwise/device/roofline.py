@@ -382,9 +382,8 @@ def _fastest_s(function: _Probe, buffers: Sequence[np.ndarray], passes: int, rep
         try:
             for worker in workers:
                 worker.start()
-        except (
-            RuntimeError
-        ) as error:  # the system grants no more threads: those that wait for the others must not
+        except RuntimeError as error:
+            # the system grants no more threads: those that wait for the others must not
             start.abort()
             raise OutOfTimeError(f"{len(buffers)} threads cannot be started: {error}") from error
         finally:

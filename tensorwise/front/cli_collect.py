@@ -410,8 +410,9 @@ def _work(
     finally:
         executor.shutdown(wait=clean, cancel_futures=True)
     lost = [times[-1] for job, times in spool.lost.items() if job not in spool.done]
+    unfit = [whose[worker] for job, whose in spool.unfit.items() if worker in whose and job not in spool.done]
     if json:
-        emit({"event": "result", "jobs": ran, "worker": worker, "lost": lost, "odd": spool.odd,
+        emit({"event": "result", "jobs": ran, "worker": worker, "lost": lost, "unfit": unfit, "odd": spool.odd,
               "unread": list(spool.unread.values())})  # fmt: skip
     else:
         print(f"{ran} jobs were run here; their results are in {Spool(folder).results / worker}.jsonl")
@@ -419,6 +420,8 @@ def _work(
         warn(problem)
     for problem in lost:
         warn(f"lost, and not recorded: {problem}; the same command tries it again")
+    if unfit:
+        warn(f"{len(unfit)} jobs are left to other machines, such as: {unfit[0]}")
     if lost:
         raise typer.Exit(FAILED)
 
@@ -438,8 +441,9 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
     failed = [why for why in spool.done.values() if why is not None]
     lost = [times[-1] for job, times in spool.lost.items() if job not in spool.done]
     left = planned - len(spool.done)
+    unfit = [next(iter(whose.values())) for job, whose in spool.unfit.items() if job not in spool.done]
     if json:
-        emit({"jobs": jobs, "records": new, "planned": planned, "left": left, "failed": failed, "lost": lost,
+        emit({"jobs": jobs, "records": new, "planned": planned, "left": left, "failed": failed, "lost": lost, "unfit": unfit,
               "damaged": spool.damaged, "odd": spool.odd, "unread": list(spool.unread.values()), "mixed": mixed,
               "store": str(place)})  # fmt: skip
     else:
@@ -448,6 +452,8 @@ def _gather(folder: Path, path: Path | None, json: bool) -> None:
         warn(problem)
     for problem in lost:
         warn(f"lost, and not recorded: {problem}; a worker that is started again tries it again")
+    if unfit:
+        warn(f"{len(unfit)} jobs were left by a worker, and no other has run them, such as: {unfit[0]}")
     if spool.damaged:
         warn(
             f"{spool.damaged} lines of results cannot be read, as of workers killed while they wrote; left out"

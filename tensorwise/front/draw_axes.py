@@ -75,6 +75,12 @@ def cross(mark: Mark, x: float, y: float) -> str:
     return element("path", mark.tip, class_="failed", d=arms, data_c=mark.key)
 
 
+def line_key(class_: str, text: str) -> str:
+    """Return what a line means, with a piece of it, in the row above the plot: no point can lie there."""
+    piece = element("path", class_=class_, d=f"M{CHART_WIDTH - 34} 9H{CHART_WIDTH - 8}")
+    return piece + label(CHART_WIDTH - 40, 13, text, "name", "end", 42)
+
+
 def logarithmic(values: list[float], start: float, end: float, least_ratio: float = 1.5) -> Scale:
     """Return a logarithmic scale with room around positive values."""
     low, high = (min(values), max(values)) if values else (1.0, 1.0)

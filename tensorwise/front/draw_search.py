@@ -3,7 +3,18 @@
 import math
 from collections.abc import Sequence
 
-from tensorwise.front.draw_axes import CHART_WIDTH, LEFT, TOP, Mark, axes, chart, cross, dot, logarithmic
+from tensorwise.front.draw_axes import (
+    CHART_WIDTH,
+    LEFT,
+    TOP,
+    Mark,
+    axes,
+    chart,
+    cross,
+    dot,
+    line_key,
+    logarithmic,
+)
 from tensorwise.front.svg import Scale, element, label
 
 HEIGHT, BOTTOM = 330.0, 282.0
@@ -46,12 +57,8 @@ def progress_chart(
             parts.append(element("path", mark.tip, class_="censored", d=tip, data_c=mark.key))
         else:
             parts.append(dot(mark, across(x), up(mark.seconds)))
-    if library:  # above the points
-        y = up(library[1])
-        below = y + 16 if y + 24 < BOTTOM else y - 6
-        parts.append(
-            label(CHART_WIDTH - 12, below, f"{library[0]}, the fastest library", "name halo", "end", 44)
-        )
+    if library:
+        parts.append(line_key("reference", f"{library[0]}, the fastest library"))
     about = f"{len(ran)} candidates by when they were measured and the time of a call; {len(failed)} failed"
     return chart(CHART_WIDTH, HEIGHT, "".join(parts), about)
 

@@ -6,9 +6,12 @@ The class of a mark carries its colour, defined in ``report.css``.
 import math
 from collections.abc import Sequence
 
-from tensorwise.front.draw_axes import CHART_WIDTH, LEFT, TOP, Mark, axes, chart, dot
+from tensorwise.front.draw_axes import CHART_WIDTH, LEFT, TOP, Mark, axes, chart, dot, line_key
 from tensorwise.front.svg import Scale, element, label, number_text
 from tensorwise.units import time_text
+
+NAME_PITCH = 15.0
+"""Distance of names below each other that do not touch."""
 
 
 def time_chart(marks: Sequence[Mark], title: str = "time of a call") -> str:
@@ -84,15 +87,12 @@ def _roof(across: Scale, up: Scale, peak: float | None, bandwidth: float | None,
     corner = min(max(ceiling / slope, start), across.hi)
     points = [(v, min(ceiling, slope * v)) for v in (start, corner, across.hi)]
     path = "M" + "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y in points)
-    parts = [element("path", class_="roof", d=path)]
-    if peak:
-        text = f"peak {number_text(float(f'{ceiling:.3g}'))} Gflop/s"
-        parts.append(label(across(across.hi), up(ceiling) - 8, text, "tick halo", "end"))
+    reached = []
     if bandwidth:
-        x = math.exp(0.6 * math.log(start) + 0.4 * math.log(corner)) if corner > start else start
-        text = f"{source or 'bandwidth'} {number_text(float(f'{slope:.3g}'))} GB/s"
-        parts.append(label(across(x) + 10, up(min(slope * x, ceiling)) + 14, text, "tick halo"))
-    return "".join(parts)
+        reached.append(f"{source or 'bandwidth'} {number_text(float(f'{slope:.3g}'))} GB/s")
+    if peak:
+        reached.append(f"peak {number_text(float(f'{ceiling:.3g}'))} Gflop/s")
+    return element("path", class_="roof", d=path) + line_key("roof", ", ".join(reached))
 
 
 def _points(marks: Sequence[Mark], across: Scale, up: Scale) -> list[str]:
@@ -103,9 +103,14 @@ def _points(marks: Sequence[Mark], across: Scale, up: Scale) -> list[str]:
         parts.append(dot(mark, x, y))
         if mark.kind != "gen":
             named.append((y, x, mark))
-    low = -math.inf
-    for y, x, mark in sorted(named, key=lambda item: item[0]):
-        low = max(y + 4, low + 15)
+    named.sort(key=lambda item: item[0])
+    lows, low = list[float](), -math.inf
+    for y, _, _ in named:
+        low = max(y + 4, low + NAME_PITCH)
+        lows.append(low)
+    for place in reversed(range(len(lows))):  # none below the plot, where the numbers of the axis are
+        lows[place] = min(lows[place], up.start - 4 - NAME_PITCH * (len(lows) - 1 - place))
+    for low, (y, x, mark) in zip(lows, named, strict=True):
         flip = x > across.end - 150
         reach = x - 14 if flip else x + 14
         if abs(low - 4 - y) > 3:

@@ -312,7 +312,7 @@ def _all_candidates(result: ReportData, listed: Mapping[int, Candidate]) -> str:
         speed = number_text(result.flops / c.seconds / 1e9) if c.valid else ""
         took = ("> " if c.status == "censored" else "") + time_text(c.seconds)
         times = [took, spread, f"{ratio:.2f}" if ratio else "", speed]
-        status = c.status + ("" if c.in_rounds else ", in the search")
+        status = c.status + ("" if c.in_rounds else ", in the search") + ", see its note" * c.has_note
         rows.append([c.name, *times, status, c.format, c.schedule])
         if c.name == result.best:
             strong = place

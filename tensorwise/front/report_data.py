@@ -56,6 +56,8 @@ class Candidate:
     """Its seconds over the best library's, of the same rounds; None: not measured in rounds."""
     attempt: Attempt | None = None
     """What the search measured; None: it was no candidate of the search."""
+    has_note: bool = False
+    """A note of the report says on what condition it ran."""
 
     @property
     def valid(self) -> bool:

@@ -22,7 +22,7 @@ from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.toolchain.compiler import find_compiler
 from tensorwise.tuning.operator import Operator
 from tensorwise.tuning.result import Standing, Trial, TuneResult, program_texts
-from tensorwise.tuning.result_text import against
+from tensorwise.tuning.result_text import against, has_note
 
 UNTUNED = "tensorwise (untuned)"
 """The default program's name in a report."""
@@ -32,10 +32,11 @@ def report_of(operator: Operator, name: str = "the matrix") -> Report:
     """Return the report on an operator: its text, and a page for one that was tuned here.
 
     Args:
-        operator: any; of one that was compiled by hand or loaded there is no page.
+        operator: any; of one that was compiled by hand or loaded there is no page. The text of a loaded one is that of its
+            tuning, from the file.
         name: of the matrix.
     """
-    text = repr(operator) if operator.result is None else operator.result.text()
+    text = operator.saved_report or repr(operator) if operator.result is None else operator.result.text()
     return Report(text, lambda: render(report_data(operator, name)))
 
 
@@ -58,7 +59,11 @@ def report_data(operator: Operator, name: str) -> ReportData:
     """
     result = operator.result
     if result is None:
-        raise InputError("this operator was not tuned here, so there is nothing to report; call tune")
+        raise InputError(
+            "this operator was not tuned here: it was loaded or compiled by hand, and the measurements of a search, which "
+            "the page shows, are not saved with an operator; write the page where it is tuned "
+            "(operator.report().save(path)), or call tune"
+        )
     work = operator.workload
     entries = work.entries
     candidates = _candidates(result)
@@ -132,6 +137,7 @@ def _candidates(result: TuneResult) -> list[Candidate]:
             # A library too slow for the rounds belongs into the chart all the same.
             in_rounds=timed or baseline, ratio=ratio,
             attempt=None if baseline else tried.pop((standing.format, standing.schedule), None),
+            has_note=has_note(result, standing),
         )  # fmt: skip
 
     tried = _tried(result)

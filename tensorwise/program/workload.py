@@ -480,9 +480,8 @@ def einsum_workload(
         if index not in assignment.indices:
             raise InputError(f"'{assignment}' has no index {index!r}; it has {', '.join(assignment.indices)}")
         whole = isinstance(extent, int | np.integer) and not isinstance(extent, bool)
-        if not (
-            whole and (0 < extent < 2**62 or found.get(index) == extent)
-        ):  # a stored operand may be empty
+        if not (whole and (0 < extent < 2**62 or found.get(index) == extent)):
+            # a stored operand may be empty
             raise InputError(f"the size of index {index!r} must be a positive integer, got {shown(extent)}")
         if found.setdefault(index, extent) != extent:
             raise InputError(

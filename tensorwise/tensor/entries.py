@@ -166,11 +166,8 @@ class Entries:
 
     def _sharing_pattern(self, values: np.ndarray, given: np.dtype | None = None) -> "Entries":
         other = replace(self, values=values, given=given)
-        for name in (
-            "pattern_id",
-            "_made_pointers",
-            "_is_checked",
-        ):  # cached, and they do not depend on the values
+        for name in ("pattern_id", "_made_pointers", "_is_checked"):
+            # cached, and they do not depend on the values
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other

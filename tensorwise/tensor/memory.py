@@ -1,11 +1,10 @@
 """How much memory a new structure may take before the machine is in trouble."""
 
-import os
 from pathlib import Path
 from typing import Final
 
-from tensorwise.errors import InputError
 from tensorwise.system import sysconf
+from tensorwise.toolchain.places import number_from
 
 _UNLIMITED = 2**62
 RESULT_BYTES: Final = 2**30
@@ -20,15 +19,11 @@ def largest_result_bytes() -> int:
     Raises:
         InputError: ``TENSORWISE_RESULT_BYTES`` is not a whole number.
     """
-    given = os.environ.get(RESULT_VARIABLE, "").strip() or str(RESULT_BYTES)
-    if not (given.isascii() and given.isdecimal()):
-        raise InputError(f"{RESULT_VARIABLE} is {given!r}; expected a number of bytes such as {RESULT_BYTES}")
-    return int(given[:19])
+    return number_from(RESULT_VARIABLE, RESULT_BYTES, "bytes")
 
 
 def available_bytes() -> int:
-    """Bytes that can be allocated now: the system's available memory, or less where a control group sets a
-    limit.
+    """Bytes that can be allocated now: the system's available memory, or less where a control group sets a limit.
 
     Where neither can be read (not Linux), the machine's memory, or a very large number where that is unknown, too.
     """

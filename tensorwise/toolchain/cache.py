@@ -18,12 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from tensorwise.errors import CompilerError, InputError
+from tensorwise.errors import CompilerError
 from tensorwise.ids import content_id
 from tensorwise.toolchain.compiler import HUNG_S, PROOF_S, Compiler, CompilerTimeoutError, find_compiler
 from tensorwise.toolchain.deadline import carried, is_over, left_s, within
 from tensorwise.toolchain.forks import LOADING
-from tensorwise.toolchain.places import cache_dir
+from tensorwise.toolchain.places import cache_dir, number_from
 from tensorwise.toolchain.scratch import scratch_prefix
 from tensorwise.toolchain.shelf import Shelf
 from tensorwise.toolchain.threads import available_threads
@@ -35,10 +35,10 @@ _CAP_BYTES = 2 << 30
 _BUNDLE = 32  # kernels a file: 21 ms a kernel, alone 53
 _SMALLEST_SHARE = 4  # fewer kernels a file are not worth another compiler process
 _LOCK_TIMEOUT_S = 60.0
-_COMPILE_TIMEOUT_S = 60.0
-"""Time limit of a compiler for one file, in seconds."""
-_ALL_TIMEOUT_S = 300.0
-"""Time limit for all files of one request, in seconds, where the budget has more."""
+_COMPILE_TIMEOUT_S = 60
+"""Time limit of a compiler for one file, in seconds, unless ``TENSORWISE_COMPILE_TIMEOUT_S`` sets another."""
+_ALL_FILES = 5
+"""Time limit for all files of one request, as a multiple of that for one file, where the budget has more."""
 
 _Recipe = Callable[[Sequence[str], Path], list[Path]]
 """Writes what must be compiled for some keys into a directory and returns the C files."""
@@ -91,8 +91,8 @@ class KernelCache:
         cap_bytes: int = _CAP_BYTES,
         top: Path | None = None,
     ) -> None:
-        self.failures: dict[str, str] = {}
-        """Key to message of what failed to compile; it is not tried again in this process."""
+        self.failures: dict[str, CompilerError] = {}
+        """Key to error of what failed to compile (time limits: CompilerTimeoutError); not tried again in this process."""
         self._shelf = Shelf(root, top)
         self._private: dict[int, Shelf] = {}  # by process: a forked child leaves its parent's alone
         self._compiler = compiler
@@ -102,7 +102,7 @@ class KernelCache:
         self._loaded: dict[str, LoadedKernel] = {}
         self._passing: set[str] = set()  # failures that may not come back, as of a full disk
         self._warned = False
-        self._mute: tuple[float, str] = -math.inf, ""
+        self._mute = -math.inf, CompilerTimeoutError()
         """When the compiler did not answer, and what is said of it."""
 
     @property
@@ -142,13 +142,13 @@ class KernelCache:
         def write(names: Sequence[str], directory: Path) -> list[Path]:
             return [write_bundle({name: by_key[name] for name in names}, directory)]
 
-        with within(_ALL_TIMEOUT_S):
+        with within(_ALL_FILES * _compile_limit_s()):
             self._obtain(list(by_key), write)
         result: list[LoadedKernel | None] = []
         for text in texts:
             kernel = self._texts.get(text) or self._loaded.get(keys[text])
             if kernel is None and on_error == "raise":
-                raise CompilerError(self.failures[keys[text]])
+                raise _afresh(self.failures[keys[text]])
             result.append(kernel)
         for text, key in keys.items():
             if key in self._loaded:
@@ -175,10 +175,10 @@ class KernelCache:
             marker.write_text(f"int tw_{key}(void) {{ return 0; }}\n")
             return [*sources, marker]
 
-        with within(_ALL_TIMEOUT_S):
+        with within(_ALL_FILES * _compile_limit_s()):
             self._obtain([key], write)
         if key not in self._loaded:
-            raise CompilerError(self.failures[key])
+            raise _afresh(self.failures[key])
         return self._loaded[key].path
 
     def library_key(self, sources: Sequence[Path], headers: Iterable[Path] = ()) -> str:
@@ -277,18 +277,18 @@ class KernelCache:
                 prefix=scratch_prefix("compile"), ignore_cleanup_errors=True
             ) as directory:
                 out = Path(directory) / "kernels.so"
-                self.compiler.compile(recipe(keys, Path(directory)), out, _COMPILE_TIMEOUT_S, stop)
+                self.compiler.compile(recipe(keys, Path(directory)), out, _compile_limit_s(), stop)
                 library = out.read_bytes()
         except OSError as error:
             message = f"cannot write to the temporary directory {tempfile.gettempdir()}: {error}; set TMPDIR"
-            self._fail(keys, message)
+            self._fail(keys, CompilerError(message))
         except CompilerError as error:
             if isinstance(error, CompilerTimeoutError) and (over := self._why_over(error)):
                 self._fail(keys, over)
                 return
             if len(keys) == 1:
                 if not stop.is_set():
-                    self.failures[keys[0]] = str(error)
+                    self.failures[keys[0]] = _afresh(error)
                 return
             # Halves find one culprit soonest; but each half of a file that hangs may hang as well.
             size = 1 if isinstance(error, CompilerTimeoutError) else -(-len(keys) // 2)
@@ -297,12 +297,12 @@ class KernelCache:
         else:
             self._publish_and_load(library, keys, (time.perf_counter() - start_s) / len(keys), shared)
 
-    def _why_over(self, error: CompilerTimeoutError) -> str | None:
+    def _why_over(self, error: CompilerTimeoutError) -> CompilerError | None:
         """Why nothing else need be compiled, if it is so: no time is left, or the compiler hangs whatever it is given."""
         if is_over() or self.compiler.answers():
-            return str(error) if is_over() else None
-        why = (
-            f"{shlex.join(self.compiler.command)} hangs: it was killed after {_COMPILE_TIMEOUT_S:g} s, and did not compile "
+            return _afresh(error) if is_over() else None
+        why = CompilerTimeoutError(
+            f"{shlex.join(self.compiler.command)} hangs: it was killed after {_compile_limit_s():g} s, and did not compile "
             f"a small file within {PROOF_S:g} s either; TENSORWISE_CC names another compiler"
         )
         self._mute = time.monotonic(), why
@@ -322,10 +322,10 @@ class KernelCache:
                 self._private_shelf().publish(library, left)
             except OSError as error:
                 message = f"a compiled kernel cannot be kept in {tempfile.gettempdir()}: {error}; set TMPDIR"
-                self._fail(left, message)
+                self._fail(left, CompilerError(message))
             for key in left:
                 if key not in self.failures and not self._load(key, compile_s):
-                    self.failures[key] = (
+                    self.failures[key] = CompilerError(
                         f"the kernel compiled but cannot be loaded from {self._shelf.root} or "
                         f"{tempfile.gettempdir()} (mounted noexec?); set TENSORWISE_CACHE_DIR or TMPDIR"
                     )
@@ -337,8 +337,8 @@ class KernelCache:
             atexit.register(lambda: shelf.remove() if os.getpid() == process else None)
         return self._private[process]
 
-    def _fail(self, keys: Sequence[str], message: str) -> None:
-        self.failures.update(dict.fromkeys(keys, message))
+    def _fail(self, keys: Sequence[str], error: CompilerError) -> None:
+        self.failures.update(dict.fromkeys(keys, error))
         self._passing.update(keys)
 
     def _warn(self, reason: str) -> None:
@@ -366,6 +366,15 @@ class KernelCache:
         self._shelf.clear()
 
 
+def _compile_limit_s() -> int:
+    return number_from("TENSORWISE_COMPILE_TIMEOUT_S", _COMPILE_TIMEOUT_S, "seconds", least=1)
+
+
+def _afresh(error: CompilerError) -> CompilerError:
+    """Return the error without its traceback, which would keep the caller's operands in memory."""
+    return type(error)(str(error))
+
+
 def write_bundle(texts: dict[str, str], directory: Path) -> Path:
     """Write a C file with the prelude and the kernels of ``texts``, by key; return its path."""
     widths = {"F16": 0, "F32": 0, "F64": 0}
@@ -390,12 +399,7 @@ def default_cache() -> KernelCache:
     Raises:
         InputError: ``TENSORWISE_CACHE_BYTES`` is not a whole number.
     """
-    cap = os.environ.get("TENSORWISE_CACHE_BYTES", "").strip() or str(_CAP_BYTES)
-    if not cap.isdecimal():
-        raise InputError(
-            f"TENSORWISE_CACHE_BYTES is {cap!r}; expected a number of bytes such as {_CAP_BYTES}"
-        )
-    return _cache_at(cache_dir() / "kernels", int(cap))
+    return _cache_at(cache_dir() / "kernels", number_from("TENSORWISE_CACHE_BYTES", _CAP_BYTES, "bytes"))
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import Final
 from tensorwise.errors import CompilerError
 from tensorwise.ids import content_id
 from tensorwise.toolchain.child import run_bounded
-from tensorwise.toolchain.deadline import is_over, left_s
+from tensorwise.toolchain.deadline import is_over, left_s, whole_s
 from tensorwise.toolchain.places import cache_dir, private_dir
 from tensorwise.toolchain.processor import ON_ARM, cpu_id, narrowing
 from tensorwise.toolchain.scratch import scratch_prefix
@@ -88,11 +88,7 @@ class Compiler:
         )
 
     def compile(
-        self,
-        sources: Sequence[Path],
-        out: Path,
-        timeout_s: float = 60.0,
-        stop: threading.Event | None = None,
+        self, sources: Sequence[Path], out: Path, timeout_s: float = 60.0, stop: threading.Event | None = None
     ) -> None:
         """Compile C ``sources`` into the shared object ``out``, in a child process of low priority.
 
@@ -104,7 +100,7 @@ class Compiler:
         """
         names = ", ".join(source.name for source in sources)
         if is_over():
-            raise CompilerTimeoutError(f"no time is left to compile {names}")
+            raise CompilerTimeoutError(f"no time is left to compile {names}, of {_limit_text()}")
         paths = [str(source.absolute()) for source in sources]
         command = [*self.command, *self.flags, *paths, "-o", str(out.absolute()), "-lm"]
         try:
@@ -117,11 +113,13 @@ class Compiler:
         if status is None and stop is not None and stop.is_set():
             raise CompilerError(f"the compilation of {names} was abandoned")
         if status is None and is_over():
-            raise CompilerTimeoutError(f"{self.kind} was killed on {names}: the time for it is over")
+            raise CompilerTimeoutError(
+                f"{self.kind} was killed on {names}: the time for it is over, {_limit_text()}"
+            )
         if status is None:
             raise CompilerTimeoutError(
-                f"{self.kind} was killed on {names} after {timeout_s:g} s; "
-                f"simplify the kernel (less unrolling, smaller tiles)\n{_first_lines(said)}"
+                f"{self.kind} was killed on {names} after {timeout_s:g} s; simplify the kernel (less unrolling, smaller "
+                f"tiles), or set TENSORWISE_COMPILE_TIMEOUT_S to more seconds\n{_first_lines(said)}"
             )
         if status != 0 or not out.is_file():
             raise CompilerError(f"{self.kind} refused {names} (exit status {status}):\n{_first_lines(said)}")
@@ -135,6 +133,12 @@ class Compiler:
         except CompilerError:
             pass
         return True
+
+
+def _limit_text() -> str:
+    return (
+        f"{whole_s():.3g} s; a larger budget (budget_s, --budget) or TENSORWISE_COMPILE_TIMEOUT_S gives more"
+    )
 
 
 def _first_lines(said: str) -> str:

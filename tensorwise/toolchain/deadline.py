@@ -19,10 +19,12 @@ R = TypeVar("R")
 @final
 @dataclass(eq=False)
 class _Limit:
-    """The end of some work, on the clock of ``time.monotonic``; ``outer`` is that of the work it is a part of."""
+    """The end of some work, on the clock of ``time.monotonic``; ``outer`` is that of the work it is a part of, ``whole_s``
+    are the seconds that were given by whichever ends first."""
 
     until_s: float
     outer: "_Limit | None"
+    whole_s: float
 
     def left_s(self) -> float:
         mine = self.until_s - time.monotonic()
@@ -50,7 +52,9 @@ def within(seconds: float, *, afresh: bool = False) -> Iterator[None]:
 
     When it is left by an exception, as by Ctrl-C, time is up for threads that go on.
     """
-    limit = _Limit(time.monotonic() + seconds, None if afresh else _LIMIT.get())
+    outer = None if afresh else _LIMIT.get()
+    whole_s = seconds if outer is None or seconds < outer.left_s() else outer.whole_s
+    limit = _Limit(time.monotonic() + seconds, outer, whole_s)
     token = _LIMIT.set(limit)
     try:
         yield
@@ -65,6 +69,12 @@ def left_s(most_s: float = math.inf) -> float:
     """Return the seconds that are left here, at least 0 and at most ``most_s``."""
     limit = _LIMIT.get()
     return most_s if limit is None else max(0.0, min(most_s, limit.left_s()))
+
+
+def whole_s() -> float:
+    """Return the seconds that were given by the limit that ends first here; infinite where there is none."""
+    limit = _LIMIT.get()
+    return math.inf if limit is None else limit.whole_s
 
 
 def is_over() -> bool:

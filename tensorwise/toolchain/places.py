@@ -25,6 +25,14 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("tensorwise"))
 
 
+def number_from(variable: str, default: int, unit: str, least: int = 0) -> int:
+    """Return the whole number, of ``unit``, in an environment variable, ``default`` where it is empty; else InputError."""
+    given = os.environ.get(variable, "").strip()
+    if given and not (given.isascii() and given.isdecimal() and int(given[:19]) >= least):
+        raise InputError(f"{variable} is {given!r}; expected a number of {unit} such as {default}")
+    return int(given[:19]) if given else default
+
+
 def boot_id() -> str:
     """Return the id of this start of this machine; empty where the system has none."""
     with contextlib.suppress(OSError):

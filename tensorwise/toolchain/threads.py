@@ -14,6 +14,7 @@ from typing import Final
 
 from tensorwise.errors import InputError
 from tensorwise.system import allowed_cpus
+from tensorwise.toolchain.places import number_from
 
 _log = logging.getLogger(__name__)
 
@@ -26,13 +27,11 @@ def _bound() -> bool:
 def _places() -> set[int]:
     """The CPUs to which the OpenMP runtimes of this process bind threads: PyTorch's, for one, does so as it is imported."""
     try:
-        loaded = {
-            line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines()
-        }
+        lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
         return set()
     found: set[int] = set()
-    for path in loaded:
+    for path in {line.split(maxsplit=5)[-1].strip() for line in lines}:
         if not re.fullmatch(r"lib(g|i)?omp\d*\b.*\.so.*", PurePosixPath(path).name):
             continue
         with suppress(OSError, AttributeError):  # it is gone, or has no places: it is older than OpenMP 4.5
@@ -57,20 +56,11 @@ def available_threads() -> int:
     Raises:
         InputError: ``TENSORWISE_NUM_THREADS`` is not a positive whole number.
     """
-    limits = [_affinity()]
-    quota = cpu_quota()
-    if quota is not None:
-        limits.append(math.ceil(quota))
+    limits = [most_threads()]
     omp = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if omp.isdecimal():  # somebody else's variable: what we cannot read is not ours to refuse
         limits.append(int(omp))
-    own = os.environ.get("TENSORWISE_NUM_THREADS", "").strip()
-    if own:
-        if not own.isdecimal() or int(own) < 1:
-            raise InputError(
-                f"TENSORWISE_NUM_THREADS is {own!r}; expected a positive whole number such as 4, or unset it"
-            )
-        limits.append(int(own))
+    limits.append(number_from("TENSORWISE_NUM_THREADS", limits[0], "threads, at least 1,", least=1))
     return max(1, min(limits))
 
 

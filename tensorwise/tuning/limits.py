@@ -48,13 +48,9 @@ class TuningLimits:
 
     @classmethod
     def of(
-        cls,
-        budget_s: float | None,
-        trials: int | None,
-        calls: float | None,
-        default_s: float,
+        cls, budget_s: float | None, trials: int | None, calls: float | None, default_s: float,
         start: float = -math.inf,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Return the limits that a user gives; ``default_s`` seconds where neither budget nor trials are given.
 
         Raises:

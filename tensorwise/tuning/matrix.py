@@ -125,21 +125,13 @@ class Matrix(LinearOperator):
     def _matvec(self, x: np.ndarray) -> np.ndarray:
         return self._multiply(np.asarray(x))
 
-    def _matmat(self, X: Any) -> Any:
-        return self.matmat(X)
-
     def _rmatvec(self, x: np.ndarray) -> np.ndarray:
         return self.transpose()._multiply(np.asarray(x))
 
-    def _rmatmat(self, X: Any) -> Any:
-        return self.transpose().matmat(X)
-
-    # The matrix is real: its adjoint is its transpose.
-    def _transpose(self) -> LinearOperator:
-        return self.transpose()
-
     def _adjoint(self) -> LinearOperator:
-        return self.transpose()
+        return self.transpose()  # the matrix is real
+
+    _matmat, _rmatmat, _transpose = matmat, rmatmat, _adjoint
 
     @property
     def T(self) -> Any:  # noqa: N802 - as NumPy and SciPy call it

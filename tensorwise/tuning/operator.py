@@ -83,6 +83,7 @@ class Operator:
         program: format and schedule of generated code, None for a library.
         threads: threads of a call.
         result: what the tuning measured, None for an operator compiled by hand, loaded or unpickled.
+        saved_report: of one that was loaded or unpickled the text of the report when it was tuned, else empty.
     """
 
     def __init__(self, bound: BoundKernel, workload: Workload, threads: int, kernel: Kernel) -> None:
@@ -90,6 +91,7 @@ class Operator:
         self.kernel = kernel.name
         self.program: Program | None = kernel.program
         self.result: TuneResult | None = None
+        self.saved_report = ""
         self._kernel, self._bound = kernel, bound
         self._others: OrderedDict[tuple[int, ...], tuple[Workload, BoundKernel]] = OrderedDict()
         self._lock = lock()

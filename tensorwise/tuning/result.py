@@ -136,5 +136,8 @@ class TuneResult:
         return dict(import_module(TEXTS).result_json(self))  # by name: a search needs no text
 
     def text(self) -> str:
-        """Return the answer for people: a table of times and the costs."""
+        """Return the answer for people: a table of times and the costs; ``str`` has the choice and the costs alone."""
         return str(import_module(TEXTS).result_text(self))
+
+    def __str__(self) -> str:
+        return str(import_module(TEXTS).result_summary(self))

@@ -40,6 +40,8 @@ SCHEMA: Final = 2
 KEY: Final = "tensorwise"
 """Name of the description in the safetensors header; beside it lies the ``checksum``."""
 MOST_THREADS: Final = 4096
+MAX_REPORT_CHARACTERS: Final = 100_000
+"""Of a report's text in a file, which anybody may have written; ours have a few thousand."""
 INTEGERS: Final = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
 """dtypes of matrices whose values are kept as floating-point numbers, ..."""
 LONG: Final = "longdouble"
@@ -78,16 +80,17 @@ def load(
         rounding: round values of ``matrix`` to the dtype that was tuned; otherwise a matrix of a wider dtype is refused.
 
     Returns:
-        The operator; ``result`` is None. It runs on the threads it was tuned for, or on as many as this
-        process may use if these are fewer.
+        The operator; ``result`` is None, and ``report()`` is the text of the report when it was tuned. It runs on the
+        threads it was tuned for, or on as many as this process may use if these are fewer.
 
     Raises:
         InputError: the file is missing, damaged or no operator; it belongs to another machine or matrix.
         MissingExtraError: the chosen library is not installed here.
         CompilerError: the chosen kernel is generated code, and no compiler works here.
     """
-    kernel, work, threads = read_operator(path, matrix, check_machine, rounding)
-    return bind(kernel, work, threads)
+    description, arrays = _read_file(user_path(path))
+    kernel, work, threads = _checked(description, arrays, str(path), matrix, check_machine, rounding)
+    return _with_report(bind(kernel, work, threads), description)
 
 
 def reduce_operator(operator: Operator) -> tuple[Any, ...]:
@@ -97,7 +100,14 @@ def reduce_operator(operator: Operator) -> tuple[Any, ...]:
 
 def unpickled(description: str, arrays: Mapping[str, np.ndarray]) -> Operator:
     """Return the operator that ``pickle`` holds, validated as that of a file is."""
-    return bind(*parsed(description, arrays))
+    return _with_report(bind(*parsed(description, arrays)), _loaded(description, "the operator"))
+
+
+def _with_report(operator: Operator, description: Mapping[str, Any]) -> Operator:
+    """Let an operator keep the report of a description: text of others, so that no control character is taken."""
+    given = str(description.get("report", ""))[:MAX_REPORT_CHARACTERS]
+    operator.saved_report = "".join(one for one in given if one.isprintable() or one == "\n")
+    return operator
 
 
 def described(operator: Operator) -> tuple[str, dict[str, np.ndarray]]:
@@ -132,15 +142,21 @@ def read_operator(
     Raises:
         InputError: the file is missing, damaged or no operator, or belongs to another machine or matrix.
     """
-    description, arrays = _read_file(user_path(path))
-    kernel, work, threads, wrote = _parsed(description, arrays, str(path))
+    return _checked(*_read_file(user_path(path)), str(path), matrix, check_machine, rounding)
+
+
+def _checked(
+    description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str, matrix: Any, check_machine: bool,
+    rounding: bool,
+) -> tuple[Kernel, Workload, int]:  # fmt: skip
+    kernel, work, threads, wrote = _parsed(description, arrays, path)
     if check_machine and wrote["host_id"] != host().id:
         raise InputError(
             f"{path}: tuned on another machine ({wrote['host'][:80]}; this is {host().cpu}); tune again "
             "here, or load it anyway with check_machine=False (--any-machine)"
         )
     if matrix is not None:
-        work = _with_matrix(work, matrix, str(path), rounding)
+        work = _with_matrix(work, matrix, path, rounding)
     return kernel, work, min(threads, available_threads())
 
 
@@ -197,6 +213,7 @@ def _description(operator: Operator) -> dict[str, Any]:
         "formats": program.format_texts if program else {},
         "schedule": operator.schedule,
         "threads": operator.threads,
+        "report": operator.saved_report if operator.result is None else operator.result.text(),
         "machine": {"host": host().cpu, "host_id": host().id, "compiler_id": compiler},
     }
 

@@ -17,14 +17,15 @@ import pytest
 import scipy.sparse as sp
 
 from tensorwise.device.cpu import CpuDevice
-from tensorwise.errors import InputError, MeasurementError
+from tensorwise.errors import CompilerError, InputError, MeasurementError
 from tensorwise.lower.program import Program, program_for
 from tensorwise.program.workload import Workload, workload
 from tensorwise.runtime.generated import GeneratedKernel
 from tensorwise.space.cpu import cpu_space
 from tensorwise.space.portfolio import portfolio
 from tensorwise.tensor.convert import entries_from
-from tensorwise.toolchain.cache import PRELUDE, default_cache
+from tensorwise.toolchain.cache import PRELUDE, KernelCache, default_cache
+from tensorwise.toolchain.compiler import Compiler, CompilerTimeoutError
 from tensorwise.toolchain.shelf import Shelf
 
 CSR, SERIAL = "(i,k) -> U(i) C(k)", "reorder(i,k)"
@@ -478,3 +479,25 @@ def test_code_out_of_proportion_is_refused_before_it_is_compiled(
     ours, library = device.measure(work, [program(work), "scipy"])
     assert (ours.status, library.status) == ("refused", "ok")
     assert "unroll less" in ours.note
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (CompilerTimeoutError("gcc was killed on kernels.c after 60 s"), "timeout"),
+        (CompilerError("gcc refused kernels.c"), "refused"),
+    ],
+)
+def test_a_compilation_that_took_too_long_is_a_timeout(
+    fault: CompilerError, status: str, work: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile(*_: object) -> None:
+        raise fault
+
+    own = KernelCache(tmp_path)
+    monkeypatch.setattr("tensorwise.device.cpu.default_cache", lambda: own)
+    monkeypatch.setattr(Compiler, "compile", compile)
+    monkeypatch.setattr(Compiler, "answers", lambda _: True)
+    with CpuDevice(1) as device:
+        found = device.compile(work, ["scipy", program(work)])[1]
+    assert (found.status, found.note) == (status, f"{CSR}; {SERIAL}: {fault}")

@@ -73,7 +73,7 @@ class LibraryKernel(Kernel):
         if other is None:
             raise InputError(f"{self.name} is wrong for this matrix: {stray}; choose another kernel")
         bound = other.bind(workload, threads)
-        bound.note = f"{self.name} is used without its own optimisation: optimised, {stray}"
+        bound.note = f"it is timed without its own optimisation, which may be faster: optimised, {stray}"
         return bound
 
 

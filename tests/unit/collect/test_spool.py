@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -170,6 +171,29 @@ def test_a_worker_takes_the_jobs_of_its_kind(tmp_path: Path) -> None:
     executor.shutdown()
 
 
+def test_jobs_with_more_threads_than_a_worker_has_are_left_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.mtx", entries_from(np.eye(9)))
+    both = plan(patterns([tmp_path]), ["spmm"], n=[4], device="null", samples=3, threads=(1, 8))
+    spool, executor = Spool(tmp_path / "spool"), LocalExecutor()
+    spool.plan(both)
+    monkeypatch.setattr("tensorwise.collect.spool.most_threads", lambda: 2)
+    assert work(spool, "small", executor) == 1
+    assert [*spool.unfit] == [both[1].id]
+    assert both[1].id not in spool.done
+    told = CliRunner().invoke(
+        app, ["collect", "--spool", str(spool.folder), "--gather", "--store", str(tmp_path / "s.sqlite")]
+    )
+    assert "1 jobs were left by a worker" in told.stderr
+    assert "needs 8 threads, and this worker may use 2" in told.stderr
+    with pytest.raises(InputError, match=r"no job of this worker's share .* needs 8 threads.*--threads"):
+        work(spool, "smaller", executor, share=(2, 2))
+    monkeypatch.setattr("tensorwise.collect.spool.most_threads", lambda: 8)
+    assert work(spool, "large", executor) == 1
+    executor.shutdown()
+
+
 def test_machines_that_differ_are_not_taken_for_one(tmp_path: Path, jobs: list[Job]) -> None:
     spool = Spool(tmp_path / "spool")
     spool.plan(jobs[:2])
@@ -321,6 +345,18 @@ def test_results_that_cannot_be_read_are_tried_again(executor: SpoolExecutor, jo
     future = executor.submit(jobs[0])
     _answer(executor._spool, "w", jobs[0])
     assert future.result(60)
+
+
+def test_a_job_that_no_worker_can_run_ends(
+    executor: SpoolExecutor, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future = executor.submit(jobs[0])
+    executor._spool.append("small", {"job": jobs[0].id, "unfit": "it needs 8 threads"})
+    time.sleep(0.5)
+    assert not future.done()  # a larger machine may come
+    monkeypatch.setattr("tensorwise.collect.spool.LEASE_S", 0.1)
+    with pytest.raises(MeasurementError, match="no worker can run it: it needs 8 threads"):
+        future.result(30)
 
 
 def test_an_error_of_the_watch_reaches_whoever_waits_and_ends_nothing_else(

@@ -18,7 +18,10 @@ from tensorwise.device.rounds import RoundTable
 from tensorwise.errors import InputError
 from tensorwise.front import page as pages
 from tensorwise.front.array_report import render as render_array
+from tensorwise.front.draw_axes import Mark
 from tensorwise.front.draw_pattern import spy_of
+from tensorwise.front.draw_search import progress_chart
+from tensorwise.front.draw_speed import roofline_chart
 from tensorwise.front.page import Report
 from tensorwise.front.report import MAX_LISTED, price, render, verdict
 from tensorwise.front.report_data import Attempt, Candidate, ReportData
@@ -445,3 +448,27 @@ def test_a_tuning_compares_by_what_it_says() -> None:
     array = tw.asarray(ARRAYS["csr"])
     assert array.tuning == array.tuning
     assert "ProductTable" not in repr(array.tuning)
+
+
+def test_no_label_lies_on_another_or_on_a_point() -> None:
+    """The meaning of a line stands above the plot; names of kernels keep a distance, and stay in the plot."""
+    libraries = [
+        Mark(n, f"library {n}", "lib", 1e-3, flop_per_byte=5.0, flop_per_s=1e8 * (1 + n / 99))
+        for n in range(8)
+    ]
+    best = Mark(9, "tensorwise", "best", 1e-4, flop_per_byte=5.0, flop_per_s=1e9)
+    roof = roofline_chart([*libraries, best], 2e11, 2e10, "memory")
+    names = sorted(y for y, text in _labels(roof) if text.startswith(("library", "tensorwise")))
+    assert len(names) == 9
+    assert min(np.diff(names)) >= 13
+    assert names[-1] < 282  # the axis
+    assert (13.0, "memory 20 GB/s, peak 200 Gflop/s") in _labels(roof)
+    tried = [Mark(n, f"c{n}", "gen", 1e-4 * (1 + n / 40), at_s=float(n)) for n in range(40)]
+    progress = progress_chart(tried, 45.0, ("mkl", 2e-4))
+    assert (13.0, "mkl, the fastest library") in _labels(progress)
+    assert min(map(float, re.findall(r' cy="([\d.]+)"', progress))) > 20
+
+
+def _labels(svg: str) -> list[tuple[float, str]]:
+    found = re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*>([^<]*)</text>', svg)
+    return [(float(y), text) for y, text in found]

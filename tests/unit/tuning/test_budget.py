@@ -182,12 +182,13 @@ TUNED = ("hangs at once", "hangs later", "fails later")
 SCRIPT = """
 import json, sys, numpy as np, scipy.sparse as sp, tensorwise as tw
 from tensorwise.errors import TensorwiseError
+from tensorwise.toolchain import cache, compiler
+compiler.PROOF_S, compiler.VERSION_S = 3.0, 3.0
 A = sp.random_array((300, 200), density=.05, format="csr", rng=np.random.default_rng(0), dtype=np.float32)
 B = np.ones(200, np.float32)
 if sys.argv[1] == "tune":
     op = tw.tune(A, "spmv", trials=3, budget_s=2, threads=2, store=False)
     assert np.allclose(op(B), A @ B, rtol=1e-4, atol=1e-4)
-from tensorwise.toolchain import cache, compiler
 cache._COMPILE_TIMEOUT_S, compiler.PROOF_S, compiler.VERSION_S = 1.0, 1.0, 1.0
 try:
     op = tw.compile("C[i] += A[i,k] * B[k]", A=A, format="(i,k) -> U(i) C(k)")
@@ -221,6 +222,6 @@ def test_compilers_that_do_not_do_what_they_should(how: str, says_its_version: b
     )
     assert ran.returncode == 0, ran.stderr
     said = ran.stdout.split()
-    assert said[0] == "CompilerError", ran.stdout
+    assert said[0] in ("CompilerError", "CompilerTimeoutError"), ran.stdout
     left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
     assert str(cc) not in left

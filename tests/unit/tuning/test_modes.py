@@ -90,8 +90,7 @@ def is_sane(sweep: Sweep) -> None:
     assert "chosen: " in sweep.report()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("order", SHAPES)
+@pytest.mark.parametrize(("order", "dtype"), [(3, "float32"), (4, "float64"), (5, "float32")])
 def test_one_tensor_serves_all_modes(order: int, dtype: str, rng: np.random.Generator) -> None:
     a = tensor(SHAPES[order], 200, rng, dtype)
     sweep = sharing(a)
@@ -106,8 +105,7 @@ def test_one_tensor_serves_all_modes(order: int, dtype: str, rng: np.random.Gene
     assert sum(operator.conversion_s > 0 for operator in sweep) == 1
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("order", SHAPES)
+@pytest.mark.parametrize(("order", "dtype"), [(3, "float64"), (4, "float32"), (5, "float64")])
 def test_the_fastest_is_right_in_all_modes(order: int, dtype: str, rng: np.random.Generator) -> None:
     a = tensor(SHAPES[order], 200, rng, dtype)
     sweep = quick(a)
@@ -151,7 +149,7 @@ def test_empty_slices(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("shape", [(6, 5, 4), (0, 5, 4), (4, 3, 0, 2)])
 def test_no_entries(shape: tuple[int, ...], rng: np.random.Generator) -> None:
-    sweep = quick(np.zeros(shape, np.float32), trials=2)
+    sweep = quick(np.zeros(shape, np.float32), trials=1)
     factors = [rng.random((extent, 5), dtype=np.float32) for extent in shape]
     for mode, operator in enumerate(sweep):
         made = operator(*(factor for place, factor in enumerate(factors) if place != mode))

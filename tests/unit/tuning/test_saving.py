@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from tensorwise.program.workload import workload
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.entries import Entries
 from tensorwise.tuning.operator import Operator, bind, default_kernel
-from tensorwise.tuning.saving import _checksum
+from tensorwise.tuning.saving import MAX_REPORT_CHARACTERS, _checksum
 
 Edit = Callable[[dict[str, object]], None]
 
@@ -274,3 +275,19 @@ def test_numbers_of_entries_are_saved(tmp_path: Path) -> None:
     operator.save(tmp_path / "numbered.tw")
     np.testing.assert_allclose(tw.load(tmp_path / "numbered.tw")(each), wanted)
     np.testing.assert_allclose(tw.load(tmp_path / "numbered.tw", stored)(each), wanted)
+
+
+def test_the_report_is_saved_with_the_operator(tmp_path: Path) -> None:
+    tuned = tw.tune(entries((30, 20)), "spmv", trials=1, budget_s=5, threads=1, store=False)
+    tuned.save(tmp_path / "o.tw")
+    loaded = tw.load(tmp_path / "o.tw")
+    assert loaded.report() == tuned.report()
+    assert pickle.loads(pickle.dumps(loaded)).report() == tuned.report()  # noqa: S301
+    with pytest.raises(InputError, match="write the page where it is tuned"):
+        loaded.report().save(tmp_path / "r.html")
+    for report, shown in (("a\x1b[2Jb\nc", "a[2Jb\nc"), ("x" * 200_000, "x" * MAX_REPORT_CHARACTERS)):
+        edited(tmp_path / "o.tw", lambda it, text=report: it.update(report=text))  # type: ignore[misc]
+        assert tw.load(tmp_path / "o.tw").report() == shown
+    edited(tmp_path / "o.tw", lambda it: it.pop("report"))  # as files of before have none
+    old = tw.load(tmp_path / "o.tw")
+    assert old.report() == repr(old)

@@ -4,6 +4,7 @@ import gc
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,6 +85,11 @@ def is_sane(result: TuneResult) -> None:
     assert not set(keys.split()) - set(told)
     assert set(told["best"]) >= {"name", "format", "schedule", "seconds"}
     assert result.best.name in result.text()
+    summary = str(result).splitlines()
+    assert [line.split(": ")[0] for line in summary[1:5]] == ["chosen", "time", "trials", "spent"]
+    assert summary[3].startswith(f"trials: {len(result.trials)}")
+    assert sum(map(int, re.findall(r"(\d+) [a-z]", summary[3]))) == len(result.trials)
+    assert "as fast as SciPy" in summary[2] or result.best.name == "scipy"
     if result.best_generated is not None and result.best_generated.rounds:
         assert result.table is not None
         fastest = min((s for s in result.baselines.values() if s.rounds), key=lambda s: s.seconds)
@@ -514,3 +520,12 @@ def test_a_model_that_cannot_predict_does_no_harm(matrix: sp.csr_array, tmp_path
     assert result.trials
     with pytest.raises(InputError, match="there is no model in"):
         quick(matrix, "spmm", model=tmp_path)
+
+
+def test_a_library_that_ran_on_a_condition_is_marked(matrix: sp.csr_array) -> None:
+    result = result_of(quick(matrix, "spmv", trials=1, budget_s=None))
+    result.notes[:] = []
+    assert "see its note" not in result.text()
+    result.notes.append("scipy: it is timed without its own optimisation")
+    (row,) = (line for line in result.text().splitlines() if line.endswith("(see its note)"))
+    assert row.startswith("scipy")

@@ -107,10 +107,10 @@ def predict(
     shapes = read_shapes(shape or ())
     for known, name in zip(models, devices, strict=True):
         device_hardware(known, name)  # before anything is cut
-    with progress_bar("scheduling") as bar:
+    with progress_bar("predicting") as bar:
         found = predict_latency(
             network, devices, batch=batch, folder=folder, model=models, samples=samples, engines=engines,
-            shapes=shapes, partial=partial, **({} if bar is None else {"progress": bar}),
+            shapes=shapes, partial=partial, progress=bar,
         )  # fmt: skip
     cost = {one.device: one.seconds / 3600 * an_hour[one.device] for one in found if one.device in an_hour}
     found.sort(key=lambda one: (cost.get(one.device, float("inf")), one.seconds))

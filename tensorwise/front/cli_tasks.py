@@ -4,7 +4,7 @@ import datetime
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tensorwise.device.device import Measurement
     from tensorwise.device.hardware import Kind
     from tensorwise.model.latency import LatencyModel
+    from tensorwise.model.programs import Programs
     from tensorwise.store.record import Record
     from tensorwise.tasks.cutting import TaskGraph
 
@@ -66,7 +67,8 @@ def cut(
     for given in networks or list(ARCHITECTURES):
         for size in sizes:
             try:
-                graph = network_graph(given, size, folder, shapes)
+                with progress_bar(f"cutting {given}"):
+                    graph = network_graph(given, size, folder, shapes)
             except TensorwiseError as error:
                 failed += 1
                 warn(f"{given}: {error}")
@@ -181,8 +183,7 @@ def stage(
         ):
             programs += count
             without += not count
-            if bar is not None:
-                bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
+            bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
     for reason, count in refused.most_common(3):
         warn(f"{count} programs could not be compiled: {reason}")
     if json:
@@ -366,7 +367,7 @@ def train_model(
 ) -> None:
     """Train a latency model from records of tasks. Goes on where it was ended when the same command is given again."""
     from tensorwise.front.networks import latency_model_folder
-    from tensorwise.model.latency import judged, train_latency
+    from tensorwise.model.latency import train_latency
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.program_net import PAPER
     from tensorwise.model.programs import Programs
@@ -388,12 +389,11 @@ def train_model(
     with progress_bar("training") as bar:
 
         def progress(member: int, epoch: int, loss: float, error: float) -> None:
-            if bar is not None:
-                done = (member + epoch / epochs) / members
-                bar(
-                    f"network {member + 1}, epoch {epoch}: loss {loss:.3f}, error {error:.1%} on validation",
-                    done,
-                )
+            done = (member + epoch / epochs) / members
+            bar(
+                f"network {member + 1}, epoch {epoch}: loss {loss:.3f}, validation MAPE {error:.1%}",
+                done,
+            )
 
         model = train_latency(
             programs, LatencyTraining(epochs=epochs, batch=batch), members=members, torch_device=torch_device,
@@ -409,7 +409,7 @@ def train_model(
     card = {
         **model.card, "held_out": held_out or [], "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__, "data": data_facts(read), "batches": programs.batches,
-        "judged": None if held is None else judged(model, held),
+        "judged": None if held is None else _evaluate(model, held),
     }  # fmt: skip
     model = replace(model, card=card)
     _save(model, folder)
@@ -461,9 +461,7 @@ def adapt_model(
     settings = LatencyTraining(**TRAINING, seed=seed)
     every = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, own=True)
     with progress_bar("reading tasks") as bar:
-        programs = unscheduled(
-            folder, {job.task for job in every}, **({} if bar is None else {"progress": bar})
-        )
+        programs = unscheduled(folder, {job.task for job in every}, progress=bar)
     chosen = clustered_tasks(programs, min(count, len(programs)), np.random.default_rng(seed))
     jobs = [job for job in every if job.task in chosen]
     run_jobs(jobs, store, float("inf"), json, slots=WORKERS)
@@ -472,7 +470,8 @@ def adapt_model(
         there = (one for task in chosen for one in home.records(task))
         read = [one for one in there if one.provenance.get("job") in wanted]
     measured = Programs.of(read)
-    found = adapt_latency(old, measured, settings)
+    with progress_bar("fine-tuning"):
+        found = adapt_latency(old, measured, settings)
     facts = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "version": __version__,
         "devices": measured.devices, "programs": len(measured), "tasks": len(measured.tasks),
@@ -489,6 +488,14 @@ def adapt_model(
         "the network says that has not learned from it; "
         + (f"in {where}" if where else "nothing is saved, predictions stay as they were")
     )
+
+
+def _evaluate(model: "LatencyModel", held: "Programs") -> "dict[str, Any]":
+    """Return the errors of a model on held-out programs, for its card."""
+    from tensorwise.model.latency import judged
+
+    with progress_bar("testing"):
+        return judged(model, held)
 
 
 def _save(model: "LatencyModel", folder: Path) -> None:

@@ -198,7 +198,7 @@ def programs_of(
                 if not programs:
                     raise
         found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
-        progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))
+        progress(f"{place + 1} of {len(tasks)} tasks are scheduled", (place + 1) / len(tasks))
     return found
 
 
@@ -259,6 +259,7 @@ def predict_latency(
     else:
         models = model or [latency_model(device=full_name(name)) for name in devices]
     hardware = [device_hardware(one, name) for one, name in zip(models, devices, strict=True)]
+    progress(f"cutting {network} into tasks", 0.0)
     graph = network_graph(network, batch, folder, shapes)
     if graph.unlowered and not partial:
         raise InputError(
@@ -269,6 +270,7 @@ def predict_latency(
     programs = {
         target: programs_of(graph, folder, samples, progress, *target) for target in dict.fromkeys(targets)
     }
+    progress("model inference", 1.0)
     return [
         predicted(graph, programs[target], its, one, engines=engines)
         for target, its, one in zip(targets, models, hardware, strict=True)

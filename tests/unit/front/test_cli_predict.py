@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.collect.task_job import TaskJob
 from tensorwise.device.gpus import gpu_named
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.front import networks
+from tensorwise.front import networks, terminal
 from tensorwise.front.cli import app
 from tensorwise.front.networks import (
     BUNDLED,
@@ -73,6 +74,25 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
         app, ["predict", *arguments, "--folder", str(folder), "--model", str(folder / "model")]
     )
     return found.exit_code, found.stdout, found.stderr
+
+
+def test_a_prediction_shows_its_progress_without_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cutting a network into tasks takes long and reports nothing itself."""
+
+    def slow(*arguments: Any) -> TaskGraph:
+        time.sleep(0.3)
+        return cut(*arguments)
+
+    cut = networks.network_graph
+    monkeypatch.setattr(networks, "network_graph", slow)
+    monkeypatch.setattr(terminal, "FIRST_LINE_S", 0.1)
+    code, out, err = run(folder, "net", "--device", "fast")
+    assert code == 0, err
+    assert "tensorwise: predicting, 0 s: cutting net into tasks" in err
+    assert out.startswith("net batch 1 on fast: ")
+    assert len(out.splitlines()) == 1
 
 
 def test_a_network_takes_what_its_fastest_programs_take(folder: Path) -> None:
@@ -352,7 +372,7 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[in
     programs = Programs.of(records()).by_task
     monkeypatch.setattr(
         "tensorwise.front.networks.unscheduled",
-        lambda _, wanted: {of[k]: v for k, v in programs.items() if of[k] in wanted},
+        lambda _, wanted, progress: {of[k]: v for k, v in programs.items() if of[k] in wanted},
     )
 
     def measured(jobs: Sequence[TaskJob], store: Path, *_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""``tensorwise tasks``: networks cut into tasks, what schedules of these take on this CPU, and the networks from these."""
+"""``tensorwise tasks``: cut networks into tasks, measure schedules of tasks, and train latency models."""
 
 import datetime
 from collections import Counter
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tensorwise.store.record import Record
     from tensorwise.tasks.cutting import TaskGraph
 
-tasks_app = typer.Typer(no_args_is_help=True, help="Cut networks into tasks, and measure schedules of these.")
+tasks_app = typer.Typer(
+    no_args_is_help=True,
+    help="Cut networks into tasks, measure tasks, and train latency models.",
+)
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where networks and tasks are kept.")]
 Isas = Annotated[
@@ -268,7 +271,7 @@ def measure_network(
     store: StorePath = None,
     json: Json = False,
 ) -> None:
-    """Compile whole networks, each task by its fastest recorded schedule, and time them: what a replay says, measured."""
+    """Compile whole networks, each task with its fastest recorded schedule, and time them: `replay` estimates the same."""
     if staged is not None:
         from tensorwise.tasks.cutting import TaskGraph
         from tensorwise.tasks.gpu import TaskGpu
@@ -340,14 +343,19 @@ def train_model(
     ] = None,
     held_out: Annotated[
         list[str] | None,
-        typer.Option("--held-out", help="Learn from no task of this network; may be repeated."),
+        typer.Option(
+            "--held-out", help="Test on this network: none of its tasks is trained on; may be repeated."
+        ),
     ] = None,
     device: Annotated[
         list[str] | None, typer.Option("--device", help="Only these devices; may be repeated.")
     ] = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the programs.")] = 16,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Programs of a step; of few records small ones learn more.")
+        int,
+        typer.Option(
+            "--batch", min=1, help="Programs in a training step; with few records use smaller steps."
+        ),
     ] = 32,
     members: Annotated[int, typer.Option("--members", min=1, help="Networks whose mean is the answer.")] = 4,
     joining: Annotated[
@@ -365,7 +373,7 @@ def train_model(
     hours: Hours = None,
     json: Json = False,
 ) -> None:
-    """Train a latency model from records of tasks. Goes on where it was ended when the same command is given again."""
+    """Train a latency model from records of tasks. An interrupted training resumes with the same command."""
     from tensorwise.front.networks import latency_model_folder
     from tensorwise.model.latency import train_latency
     from tensorwise.model.latency_training import LatencyTraining
@@ -401,7 +409,7 @@ def train_model(
             budget_s=float("inf") if hours is None else 3600 * hours, progress=progress,
         )  # fmt: skip
     if model is None:
-        warn("the time is over; go on with the same command")
+        warn("the time limit is reached; repeat the same command to resume")
         return
     read = [
         one for one in every if "tree" in one.provenance and one.provenance.get("device") in model.devices
@@ -417,7 +425,14 @@ def train_model(
     if json:
         emit({"event": "result", "model": str(folder), **facts})
     else:
-        print(f"a model of {facts['programs']} programs on {len(model.devices)} devices is in {folder}")
+        print(
+            f"a model trained on {facts['programs']} programs of {len(model.devices)} devices is in {folder}"
+        )
+        if judged := facts["judged"]:
+            print(
+                f"mean absolute percentage error on the held-out networks {', '.join(facts['held_out'])}: "
+                f"{judged['mape']:.1%} ({judged['programs']} programs of {judged['tasks']} tasks)"
+            )
 
 
 @tasks_app.command("adapt")
@@ -484,9 +499,13 @@ def adapt_model(
         emit({"event": "result", "model": where, "better": found.better, **facts})
         return
     print(
-        f"{found.before['mape']:.1%} off before, {found.after['mape']:.1%} after, on {found.after['tasks']} tasks, each as "
-        "the network says that has not learned from it; "
-        + (f"in {where}" if where else "nothing is saved, predictions stay as they were")
+        f"mean absolute percentage error on the programs of {found.after['tasks']} tasks, by cross-validation: "
+        f"{found.before['mape']:.1%} before, {found.after['mape']:.1%} after the adaptation; "
+        + (
+            f"the adapted model is in {where}"
+            if where
+            else "no model is saved, and predictions stay unchanged"
+        )
     )
 
 

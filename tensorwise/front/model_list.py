@@ -9,9 +9,9 @@ from tensorwise.model.finding import bundled_folders, find_models
 from tensorwise.model.latency import LATENCY
 from tensorwise.model.model import DESCRIPTION, describe
 
-KINDS: Final = {DESCRIPTION: describe, LATENCY.files[0]: LATENCY.describe}
+READERS: Final = {DESCRIPTION: describe, LATENCY.files[0]: LATENCY.describe}
 """Name of the description of a saved model -> how it is read."""
-COLUMNS: Final = ("model", "kind", "operations", "devices", "trained", "size", "file")
+HEADINGS: Final = ("model", "kind", "operations", "devices", "trained", "size", "file")
 
 
 def installed() -> list[Path]:
@@ -28,8 +28,8 @@ def installed() -> list[Path]:
 
 def inside(folder: Path) -> list[Path]:
     """Return the descriptions of the model in ``folder``, or of the models in the folders below it."""
-    here = [folder / name for name in KINDS if (folder / name).is_file()]
-    return here or sorted(path for name in KINDS for path in folder.glob(f"*/{name}"))
+    here = [folder / name for name in READERS if (folder / name).is_file()]
+    return here or sorted(path for name in READERS for path in folder.glob(f"*/{name}"))
 
 
 def facts(description: Path) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def facts(description: Path) -> dict[str, Any]:
         InputError: the file is malformed.
     """
     folder = description.parent
-    found = KINDS[description.name](folder)
+    found = READERS[description.name](folder)
     card = found.get("card")
     about: Mapping[str, Any] = card if isinstance(card, Mapping) else {}
     try:
@@ -69,7 +69,7 @@ def _scope(found: Mapping[str, Any], card: Mapping[str, Any]) -> tuple[list[str]
 
 def table(models: list[dict[str, Any]]) -> str:
     """Return a table for a terminal with a row for each model, columns aligned to the left."""
-    rows = [COLUMNS, *map(_row, models)]
+    rows = [HEADINGS, *map(_row, models)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 

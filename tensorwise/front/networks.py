@@ -263,8 +263,8 @@ def predict_latency(
     graph = network_graph(network, batch, folder, shapes)
     if graph.unlowered and not partial:
         raise InputError(
-            f"{graph.name} has operators that are no tasks, so that nothing is known of what they take: {graph.left_out}; "
-            "--partial (partial=True) predicts the others, a bound from below"
+            f"{graph.name} has operators that are no tasks and whose run time is unknown: {graph.left_out}; "
+            "--partial (partial=True) predicts the remaining tasks, which gives a lower bound"
         )
     targets = [_target(its, one) for its, one in zip(models, hardware, strict=True)]
     programs = {

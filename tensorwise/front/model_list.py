@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tensorwise.errors import InputError
-from tensorwise.model.finding import bundled_folders, find_models
+from tensorwise.model import finding
 from tensorwise.model.latency import LATENCY
 from tensorwise.model.model import DESCRIPTION, describe
 
@@ -19,9 +19,9 @@ def installed() -> list[Path]:
     from tensorwise.front.networks import BUNDLED, latency_model_folder
 
     name = LATENCY.files[0]
-    latency = [latency_model_folder() / name, *(root / BUNDLED / name for root in bundled_folders())]
+    latency = [latency_model_folder() / name, *(root / BUNDLED / name for root in finding.bundled_folders())]
     return [
-        *(folder / DESCRIPTION for folder in find_models()),
+        *(folder / DESCRIPTION for folder in finding.find_models()),
         *(path for path in latency if path.is_file()),
     ]
 
@@ -83,8 +83,10 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     card = one["card"] if isinstance(one["card"], Mapping) else {}
     if card.get("threads"):
         devices.append(f"{card['threads']} threads")
-    later = card.get("calibration") or card.get("adapted") or {}
-    trained = str(card.get("date", "no card")) + (f", adapted {later['date']}" if "date" in later else "")
+    trained = str(card.get("date", "no card"))
+    for key, what in (("calibration", "calibrated"), ("adapted", "adapted")):
+        if key in card:
+            trained += f", {what} {card[key]['date']}"
     return (
         Path(one["model"]).name, str(one["kind"]), ", ".join(one["operations"]) or "-", "; ".join(devices) or "-",
         trained, f"{one['size_bytes'] / 1e6:.1f} MB", one["file"],

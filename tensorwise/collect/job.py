@@ -26,6 +26,7 @@ from tensorwise.program.ops import NAMED, mttkrp
 from tensorwise.program.workload import Workload, workload
 from tensorwise.reading import parse_dataclass, shown
 from tensorwise.store.record import Record
+from tensorwise.tensor.elements import ELEMS, EXPECTED, value_dtype
 
 JOB_VERSION: Final = 1
 """Version of what a job measures. Raise it when the same job would try other configs, or time them otherwise: jobs get
@@ -55,6 +56,7 @@ class Job:
         sample_s: seconds after which a config that packs or runs for the first time is killed.
         most_terms: a larger workload is refused.
         named: texts of configs to try besides, such as those that a model would have a tuning try.
+        dtype: of all operands, a name of ELEMS.
         asked: who names them, and how many: a job is the same before and after it was asked. Empty: nobody.
         kind: of the machines that it is for, by a name that the planner of the jobs gives; empty: machines are all alike.
         version: JOB_VERSION of the package that planned it.
@@ -77,11 +79,14 @@ class Job:
     named: tuple[str, ...] = ()
     asked: str = ""
     kind: str = ""
+    dtype: str = "float32"
     version: int = JOB_VERSION
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
             raise InputError(f"unknown device {self.device!r}; known: {', '.join(DEVICES)}")
+        if self.dtype not in ELEMS:
+            raise InputError(f"unknown dtype {shown(self.dtype)}; expected {EXPECTED}")
         if self.samples < 1 or not 1 <= self.threads <= MOST_THREADS or not self.sample_s > 0:
             raise InputError(
                 f"samples, threads (up to {MOST_THREADS}) and seconds a sample must be positive, "
@@ -101,7 +106,7 @@ class Job:
         facts = {name: value for name, value in self.to_json().items() if name not in ("path", "family")}
         for name, follows in (
             ("named", not self.named or self.asked), ("asked", not self.asked), ("kind", not self.kind),
-            ("version", self.version == 1),
+            ("dtype", self.dtype == "float32"), ("version", self.version == 1),
         ):  # fmt: skip
             if follows:  # from the rest; and jobs had ids before there were such
                 del facts[name]
@@ -115,6 +120,7 @@ class Job:
             self.op,
             f"n={self.n}" if self.n else "",
             f"mode={self.mode}" if self.mode else "",
+            self.dtype if self.dtype != "float32" else "",
             f"on {self.kind}" if self.kind else "",
         ]
         return " ".join(part for part in [*parts, f"variant {self.variant}" if self.variant else ""] if part)
@@ -156,8 +162,9 @@ class Job:
 
         Raises:
             InputError: the file cannot be read, the operation does not fit it, or the workload is too large.
+            MissingExtraError: the dtype is bfloat16, and ml_dtypes is not installed.
         """
-        entries, name = read_pattern(self.path), self.name
+        entries, name = read_pattern(self.path).astype(value_dtype(self.dtype)), self.name
         if self.variant:
             rng = np.random.default_rng([int(self.digest, 16), self.variant, self.seed])
             most = min(MOST_ENTRIES, self.most_terms // (self.n or 1))

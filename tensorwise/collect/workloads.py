@@ -8,6 +8,7 @@ from tensorwise.collect.corpus import Pattern, read_pattern
 from tensorwise.errors import InputError
 from tensorwise.program.workload import Workload, einsum_workload
 from tensorwise.store.record import Record
+from tensorwise.tensor.elements import value_dtype
 
 
 @final
@@ -37,12 +38,13 @@ class Workloads:
                 f"the pattern {name!r} of workload {record.workload_id} is in none of the sources"
             )
         path = self._patterns[name].path
-        entries = read_pattern(path, Augmentation.parse(change) if change else None)
         about = cast(Mapping[str, Any], record.workload)
+        entries = read_pattern(path, Augmentation.parse(change) if change else None)
+        entries = entries.astype(value_dtype(about.get("dtype", "float32")))
         work = einsum_workload(str(about["einsum"]), {"A": entries}, about["sizes"])
         if work.id != record.workload_id:
             raise InputError(
-                f"{path} is not what was measured as {record.provenance.get('pattern')}: another file, or another dtype"
+                f"{path} is not what was measured as {record.provenance.get('pattern')}: it is another file"
             )
         return work
 

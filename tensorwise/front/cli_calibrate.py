@@ -64,7 +64,8 @@ def calibrate(
     einsum = str(jobs[0].load()[1].einsum)
     folder, old = _model(model, op, einsum, count)
     records = [one for one in _measured(jobs, store, budget) if one.workload["einsum"] == einsum]
-    result = fit(old, records, Workloads(found).of)
+    with progress_bar("fitting"):
+        result = fit(old, records, Workloads(found).of)
     facts = _facts(records, result)
     place = (out or private_dir(calibrated_for(op, einsum, count))) if result.better else None
     if place is not None:
@@ -104,9 +105,8 @@ def _measured(jobs: "list[Job]", path: Path | None, budget_s: float) -> "list[Re
     with Store(path) as store, progress_bar("measuring") as progress:
 
         def observe(job: "Job", found: Collected) -> None:
-            if progress is not None:
-                share = min(1.0, found.seconds / budget_s)
-                progress(f"{found.before + found.jobs} patterns, {found.records} records", share)
+            share = min(1.0, found.seconds / budget_s)
+            progress(f"{found.before + found.jobs} patterns, {found.records} records", share)
 
         found = collect(jobs, store, LocalExecutor(), budget_s=budget_s, observe=observe)
         with jobs[0].open() as device:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tensorwise.collect.task_job import TaskJob
     from tensorwise.tuning.advice import Advisor
 
-Progress = Callable[[str, float], None] | None
-"""What a progress bar takes; None where there is no terminal."""
+Progress = Callable[[str, float], None]
+"""What `progress_bar` yields."""
 
 Sources = Annotated[
     list[Path] | None,
@@ -43,6 +43,12 @@ Modes = Annotated[
 ThreadCounts = Annotated[
     list[int] | None,
     typer.Option("--threads", min=1, max=1024, help="Threads of a call; may be repeated; default: all."),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        "--dtype", help="float32, float64, float16 or bfloat16 of all operands, whatever the files hold."
+    ),
 ]
 Samples = Annotated[int, typer.Option("--samples", min=1, help="Configs tried on each pattern.")]
 Variants = Annotated[
@@ -123,6 +129,7 @@ def collect(
     n: Extents = None,
     mode: Modes = None,
     threads: ThreadCounts = None,
+    dtype: Dtype = "float32",
     samples: Samples = 100,
     augment: Variants = 0,
     budget_per_sample: SampleSeconds = 10.0,
@@ -182,13 +189,14 @@ def collect(
 
         if not sources or not op:
             raise typer.BadParameter("name at least one source and one --op", param_hint="'SOURCE'")
+        check_dtype(dtype, device)
         advisor = None if model is None else _advisor(model, op)
         left_out: list[str] = []
         jobs = plan(
             patterns(sources, left_out), op, n=n or (), modes=mode or (0,), threads=threads or (available_threads(),),
             kinds=kind or ("",), variants=augment, most_terms=most_terms or MOST_TERMS, seed=seed, device=device,
-            samples=samples, sample_s=budget_per_sample, asked="" if advisor is None else f"{advisor.id} {named}",
-            left_out=left_out,
+            dtype=dtype, samples=samples, sample_s=budget_per_sample, left_out=left_out,
+            asked="" if advisor is None else f"{advisor.id} {named}",
         )  # fmt: skip
         complete = None if advisor is None else _add_predicted(advisor, named)
         if spool is not None:
@@ -199,6 +207,27 @@ def collect(
             run_jobs(jobs, store, budget_s, json, executor, complete, address=address)
             if left_out:
                 raise typer.Exit(FAILED)
+
+
+def check_dtype(dtype: str, device: str = "cpu") -> None:
+    """Refuse a dtype that is unknown, needs a package that is missing, or does not suit the device: wrong usage.
+
+    Raises:
+        MissingExtraError: it is bfloat16, and ml_dtypes is not installed.
+    """
+    from tensorwise.tensor.elements import ELEMS, EXPECTED, is_half, value_dtype
+
+    if dtype not in ELEMS:
+        raise typer.BadParameter(f"{dtype!r} is not {EXPECTED}", param_hint="'--dtype'")
+    if is_half(value_dtype(dtype)) and device in ("cuda", "spade", "spade-small"):
+        raise typer.BadParameter(
+            f"16-bit elements are for the CPU, not for --device {device}; give float32",
+            param_hint="'--dtype'",
+        )
+    if dtype != "float32" and device in ("spade", "spade-small"):
+        raise typer.BadParameter(
+            f"--device {device} simulates float32 only, got {dtype}", param_hint="'--dtype'"
+        )
 
 
 def _check_executor(name: str, address: str | None) -> None:
@@ -294,13 +323,12 @@ def run_jobs(
 def _show(job: "AnyJob", found: "Collected", progress: Progress, json: bool) -> None:
     if json:
         emit({"event": "job", "job": job.label, **found.to_json()})
-    if progress is not None:
-        ended = found.planned - found.num_left
-        progress(
-            f"{ended} of {found.planned} jobs, {found.records} records, {found.per_minute:.0f} a minute, "
-            f"{_duration(found.left_s)} left",
-            ended / found.planned,
-        )
+    ended = found.planned - found.num_left
+    progress(
+        f"{ended} of {found.planned} jobs, {found.records} records, {found.per_minute:.0f} a minute, "
+        f"{_duration(found.left_s)} left",
+        ended / found.planned,
+    )
 
 
 def _summary(found: "Collected", place: Path) -> str:
@@ -342,8 +370,7 @@ def _plan(
     if complete is not None:
         with progress_bar("asking the model") as progress:
             for place, job in enumerate(jobs):
-                if progress is not None:
-                    progress(f"{place} of {len(jobs)} patterns, {job.label}", place / len(jobs))
+                progress(f"{place} of {len(jobs)} patterns, {job.label}", place / len(jobs))
                 jobs[place] = complete(job)
     problems = left_out
     there = len(jobs)
@@ -398,8 +425,7 @@ def _work(
             def observe(done: int, total: int, said: str) -> None:
                 if json:
                     emit({"event": "job", "job": said, "done": done, "total": total})
-                if progress is not None:
-                    progress(f"{done} of {total} jobs, {said}", done / total)
+                progress(f"{done} of {total} jobs, {said}", done / total)
 
             ran = work(
                 spool, worker, executor, share=(int(k), int(of)), kind=kind,

@@ -356,8 +356,7 @@ def store_compact(context: typer.Context, json: Json = False) -> None:
         def observe(done: int, total: int) -> None:
             nonlocal merged
             merged = done
-            if progress is not None:
-                progress(f"{done} of {total} parts", done / total)
+            progress(f"{done} of {total} parts", done / total)
 
         interrupted = False
         try:

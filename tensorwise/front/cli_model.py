@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tensorwise.errors import InputError
-from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, pairs, progress_bar, warn
+from tensorwise.front.cli_collect import check_dtype
+from tensorwise.front.terminal import INTERRUPTED, command, emit, fail, finite, progress_bar, warn
 from tensorwise.version import __version__
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def train(
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, max=1024, help="Threads of a call; default: all.")
     ] = None,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="The records' dtype, as of `tensorwise collect --dtype`.")
+    ] = "float32",
     net: Annotated[
         str,
         typer.Option(
@@ -131,6 +135,7 @@ def train(
     from tensorwise.store.split import split_families
     from tensorwise.toolchain.threads import available_threads
 
+    check_dtype(dtype)
     if not 0 < test < 1:
         raise InputError(f"--test must be a share between 0 and 1, got {test}")
     if split is not None and tested_as is not None:
@@ -144,7 +149,7 @@ def train(
     if members > 1 and kind != "ranking":
         raise typer.BadParameter("only a ranking model has members", param_hint="'--members'")
     workloads = Workloads(patterns(sources))
-    given = _load_records(records, workloads, op, threads or available_threads())
+    given = _load_records(records, workloads, op, threads or available_threads(), dtype)
     if split is not None:
         given = (origins := Origins.load(split)).relabelled(given)
     einsum = str(given[0].workload["einsum"])
@@ -175,11 +180,10 @@ def train(
         def observe(epoch: "Epoch") -> None:
             if json:
                 emit({"event": "epoch", **asdict(epoch)})
-            if progress is not None:
-                progress(str(epoch), epoch.number / epochs)
+            progress(str(epoch), epoch.number / epochs)
 
         def workload(workload_id: str) -> "Workload":
-            if progress is not None and workload_id not in seen:
+            if workload_id not in seen:
                 progress(f"{len(seen) + 1} patterns are read", 0.0)
             seen.add(workload_id)
             return workloads.of(firsts[workload_id])
@@ -243,7 +247,8 @@ def evaluate(
         )
     workloads = Workloads(patterns(sources))
     card = loaded.card
-    given = _load_records(records, workloads, card["op"], card["threads"], card["einsum"])
+    dtype = card.get("dtype", "float32")
+    given = _load_records(records, workloads, card["op"], card["threads"], dtype, card["einsum"])
     split = card["split"]
     learned = {*split["training"], *split["validation"]}
     chosen = [
@@ -274,21 +279,18 @@ def model_info(
         Path | None,
         typer.Argument(
             metavar="[FOLDER]",
-            help="A model's folder, or one that holds several; default: calibrated here, or shipped.",
+            help="A model's folder, or a folder of several; default: all models of this user and all bundled ones.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Describe a model, or list the models in a folder."""
-    from tensorwise.front.model_card import page
-    from tensorwise.model.finding import NOT_INSTALLED, bundled_folders, find_models
-    from tensorwise.model.model import DESCRIPTION, describe
+    """Print the card of a model, or a table of models: cost models, which rank configs, and latency models."""
+    from tensorwise.front.model_card import latency_page, page
+    from tensorwise.front.model_list import facts, inside, installed, table
+    from tensorwise.model.finding import NOT_INSTALLED, bundled_folders
+    from tensorwise.model.latency import LatencyModel
 
-    single = folder is not None and (folder / DESCRIPTION).exists()
-    if folder is None:
-        found = find_models()
-    else:
-        found = [folder] if single else sorted(path.parent for path in folder.glob(f"*/{DESCRIPTION}"))
+    found = installed() if folder is None else inside(folder)
     if not found and folder is None:
         why = "no models are bundled" if bundled_folders() else NOT_INSTALLED
         raise InputError(f"{why}; none was calibrated here; make one with: tensorwise train")
@@ -296,26 +298,27 @@ def model_info(
         raise InputError(
             f"there is no model in {folder}, nor in a folder below it; make one with: tensorwise train"
         )
-    for path in found:
-        described = describe(path)
-        kind, card = described["kind"], described["card"]
-        if json:
-            facts = {key: described[key] for key in ("kind", "version", "returns", "card")}
-            emit({"model": str(path), **facts})
-        elif single and card:
-            print(page(card))
-        else:
-            keys = ("op", "device", "threads", "net", "date")
-            about = ", ".join(f"{key} {card[key]}" for key in keys if card.get(key)) or "no card"
-            if "calibration" in card:
-                about += f", calibrated {card['calibration']['date']}"
-            pairs([(path.name, f"{kind}: {about}")])
+    models = [facts(path) for path in found]
+    single = models[0] if folder is not None and found[0].parent == folder else None
+    if json:
+        for one in models:
+            emit(one)
+    elif single is not None and single["card"]:
+        latency = single["kind"] == "latency"
+        print(latency_page(LatencyModel.load(found[0].parent)) if latency else page(single["card"]))
+    else:
+        print(table(models))
 
 
 def _load_records(
-    paths: Sequence[Path] | None, workloads: "Workloads", op: str, threads: int, einsum: str = ""
+    paths: Sequence[Path] | None,
+    workloads: "Workloads",
+    op: str,
+    threads: int,
+    dtype: str,
+    einsum: str = "",
 ) -> "list[Record]":
-    """Return the records of ``op`` and ``threads`` whose patterns are here, from stores and Parquet files.
+    """Return the records of ``op``, ``threads`` and ``dtype`` whose patterns are here, from stores and Parquet files.
 
     Of an operation with several einsums (mttkrp: one for each order and mode), the records of ``einsum``, else of the first.
     """
@@ -332,14 +335,15 @@ def _load_records(
         with progress_bar("reading records") as progress:
             for record in records_of([path]):
                 about, count = str(record.workload.get("einsum")), record.provenance.get("threads")
-                if (record.op, count) != (op, threads) or about != (einsum or about):
-                    others[f"{record.op} ({about}) with {count} threads"] += 1
+                elements = str(record.workload.get("dtype", "float32"))
+                if (record.op, count, elements) != (op, threads, dtype) or about != (einsum or about):
+                    others[f"{record.op} ({about}) in {elements} with {count} threads"] += 1
                 elif workloads.has(record):
                     found.append(record)
                     einsum = about
                 else:
                     elsewhere.add(str(record.provenance.get("pattern")))
-                if progress is not None and len(found) % 1000 == 0:
+                if len(found) % 1000 == 0:
                     progress(f"{len(found)} records", 0.0)
     if elsewhere:
         warn(
@@ -348,7 +352,8 @@ def _load_records(
     if not found:
         there = ", ".join(f"{count} of {name}" for name, count in others.most_common(5)) or "none at all"
         raise InputError(
-            f"there is no record of {op} with {threads} threads on these patterns; there are {there}"
+            f"there is no record of {op} in {dtype} with {threads} threads on these patterns; there are {there}; give "
+            "--op, --dtype and --threads of the records"
         )
     return found
 
@@ -369,8 +374,7 @@ def _graph(
         works = []
         for record in chosen:
             works.append(workloads.of(record))
-            if progress is not None:
-                progress(f"{len(works)} of {len(chosen)} patterns are read", 0.5 * len(works) / len(chosen))
+            progress(f"{len(works)} of {len(chosen)} patterns are read", 0.5 * len(works) / len(chosen))
         space = cpu_space_of(works[0])
         return graph_of(model, space, works, configs, np.random.default_rng(seed))
 
@@ -385,7 +389,7 @@ def _judge(model: Any, records: "list[Record]", workloads: "Workloads") -> "list
     with progress_bar("testing") as progress:
         return evaluate_ranking(
             model, records, workloads.of,
-            lambda done, total: progress(f"{done} of {total} jobs", done / total) if progress else None,
+            lambda done, total: progress(f"{done} of {total} jobs", done / total),
         )  # fmt: skip
 
 

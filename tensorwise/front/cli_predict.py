@@ -1,4 +1,4 @@
-"""``tensorwise predict``: what a neural network takes on devices, without running it."""
+"""``tensorwise predict``: the run time of a neural network on devices, without running it."""
 
 import math
 from pathlib import Path
@@ -32,8 +32,8 @@ def _format_time(one: "NetworkLatency") -> str:
     if one.doubts:
         return f"{within} (not calibrated)"
     if one.covers is None:
-        return f"{within} (how many networks such intervals hold was not judged)"
-    return f"{within} (such intervals held {100 * one.covers:.0f} % of held-out networks)"
+        return f"{within} (the coverage of such intervals was not evaluated)"
+    return f"{within} (such intervals contain {100 * one.covers:.0f} % of held-out networks)"
 
 
 @command
@@ -107,10 +107,10 @@ def predict(
     shapes = read_shapes(shape or ())
     for known, name in zip(models, devices, strict=True):
         device_hardware(known, name)  # before anything is cut
-    with progress_bar("scheduling") as bar:
+    with progress_bar("predicting") as bar:
         found = predict_latency(
             network, devices, batch=batch, folder=folder, model=models, samples=samples, engines=engines,
-            shapes=shapes, partial=partial, **({} if bar is None else {"progress": bar}),
+            shapes=shapes, partial=partial, progress=bar,
         )  # fmt: skip
     cost = {one.device: one.seconds / 3600 * an_hour[one.device] for one in found if one.device in an_hour}
     found.sort(key=lambda one: (cost.get(one.device, float("inf")), one.seconds))
@@ -132,7 +132,7 @@ def predict(
         print(f"{one.network} batch {one.batch}{given} on {one.device}: {_format_time(one)}{paid}{mark}")
     for one in found:
         if one.left_out:
-            warn(f"{one.device}: the time is without {one.left_out}, of which nothing is known")
+            warn(f"{one.device}: the time excludes {one.left_out}, whose run time is unknown")
         if one.doubts:
             warn(f"{one.device}: its interval is wider, and not calibrated: {'; '.join(one.doubts)}")
     if trace is not None:

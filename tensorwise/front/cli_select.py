@@ -113,7 +113,8 @@ def evaluate(
 
     cases = Cases.of(_records(records, function, device))
     if model is None:
-        chosen = cross_validated(cases, folds, np.random.default_rng(seed))
+        with progress_bar("cross-validation"):
+            chosen = cross_validated(cases, folds, np.random.default_rng(seed))
     else:
         loaded = TreeModel.load(model)
         if (loaded.fields, set(loaded.configs)) != (cases.fields, set(cases.configs)):

@@ -1,10 +1,10 @@
-"""``tensorwise tasks``: networks cut into tasks, what schedules of these take on this CPU, and the networks from these."""
+"""``tensorwise tasks``: cut networks into tasks, measure schedules of tasks, and train latency models."""
 
 import datetime
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from tensorwise.device.device import Measurement
     from tensorwise.device.hardware import Kind
     from tensorwise.model.latency import LatencyModel
+    from tensorwise.model.programs import Programs
     from tensorwise.store.record import Record
     from tensorwise.tasks.cutting import TaskGraph
 
-tasks_app = typer.Typer(no_args_is_help=True, help="Cut networks into tasks, and measure schedules of these.")
+tasks_app = typer.Typer(
+    no_args_is_help=True,
+    help="Cut networks into tasks, measure tasks, and train latency models.",
+)
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where networks and tasks are kept.")]
 Isas = Annotated[
@@ -66,7 +70,8 @@ def cut(
     for given in networks or list(ARCHITECTURES):
         for size in sizes:
             try:
-                graph = network_graph(given, size, folder, shapes)
+                with progress_bar(f"cutting {given}"):
+                    graph = network_graph(given, size, folder, shapes)
             except TensorwiseError as error:
                 failed += 1
                 warn(f"{given}: {error}")
@@ -181,8 +186,7 @@ def stage(
         ):
             programs += count
             without += not count
-            if bar is not None:
-                bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
+            bar(f"{done} of {len(tasks)} tasks, {programs} programs", done / len(tasks))
     for reason, count in refused.most_common(3):
         warn(f"{count} programs could not be compiled: {reason}")
     if json:
@@ -267,7 +271,7 @@ def measure_network(
     store: StorePath = None,
     json: Json = False,
 ) -> None:
-    """Compile whole networks, each task by its fastest recorded schedule, and time them: what a replay says, measured."""
+    """Compile whole networks, each task with its fastest recorded schedule, and time them: `replay` estimates the same."""
     if staged is not None:
         from tensorwise.tasks.cutting import TaskGraph
         from tensorwise.tasks.gpu import TaskGpu
@@ -339,14 +343,19 @@ def train_model(
     ] = None,
     held_out: Annotated[
         list[str] | None,
-        typer.Option("--held-out", help="Learn from no task of this network; may be repeated."),
+        typer.Option(
+            "--held-out", help="Test on this network: none of its tasks is trained on; may be repeated."
+        ),
     ] = None,
     device: Annotated[
         list[str] | None, typer.Option("--device", help="Only these devices; may be repeated.")
     ] = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the programs.")] = 16,
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Programs of a step; of few records small ones learn more.")
+        int,
+        typer.Option(
+            "--batch", min=1, help="Programs in a training step; with few records use smaller steps."
+        ),
     ] = 32,
     members: Annotated[int, typer.Option("--members", min=1, help="Networks whose mean is the answer.")] = 4,
     joining: Annotated[
@@ -364,9 +373,9 @@ def train_model(
     hours: Hours = None,
     json: Json = False,
 ) -> None:
-    """Train a latency model from records of tasks. Goes on where it was ended when the same command is given again."""
+    """Train a latency model from records of tasks. An interrupted training resumes with the same command."""
     from tensorwise.front.networks import latency_model_folder
-    from tensorwise.model.latency import judged, train_latency
+    from tensorwise.model.latency import train_latency
     from tensorwise.model.latency_training import LatencyTraining
     from tensorwise.model.program_net import PAPER
     from tensorwise.model.programs import Programs
@@ -388,12 +397,11 @@ def train_model(
     with progress_bar("training") as bar:
 
         def progress(member: int, epoch: int, loss: float, error: float) -> None:
-            if bar is not None:
-                done = (member + epoch / epochs) / members
-                bar(
-                    f"network {member + 1}, epoch {epoch}: loss {loss:.3f}, error {error:.1%} on validation",
-                    done,
-                )
+            done = (member + epoch / epochs) / members
+            bar(
+                f"network {member + 1}, epoch {epoch}: loss {loss:.3f}, validation MAPE {error:.1%}",
+                done,
+            )
 
         model = train_latency(
             programs, LatencyTraining(epochs=epochs, batch=batch), members=members, torch_device=torch_device,
@@ -401,7 +409,7 @@ def train_model(
             budget_s=float("inf") if hours is None else 3600 * hours, progress=progress,
         )  # fmt: skip
     if model is None:
-        warn("the time is over; go on with the same command")
+        warn("the time limit is reached; repeat the same command to resume")
         return
     read = [
         one for one in every if "tree" in one.provenance and one.provenance.get("device") in model.devices
@@ -409,7 +417,7 @@ def train_model(
     card = {
         **model.card, "held_out": held_out or [], "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "version": __version__, "data": data_facts(read), "batches": programs.batches,
-        "judged": None if held is None else judged(model, held),
+        "judged": None if held is None else _evaluate(model, held),
     }  # fmt: skip
     model = replace(model, card=card)
     _save(model, folder)
@@ -417,7 +425,14 @@ def train_model(
     if json:
         emit({"event": "result", "model": str(folder), **facts})
     else:
-        print(f"a model of {facts['programs']} programs on {len(model.devices)} devices is in {folder}")
+        print(
+            f"a model trained on {facts['programs']} programs of {len(model.devices)} devices is in {folder}"
+        )
+        if judged := facts["judged"]:
+            print(
+                f"mean absolute percentage error on the held-out networks {', '.join(facts['held_out'])}: "
+                f"{judged['mape']:.1%} ({judged['programs']} programs of {judged['tasks']} tasks)"
+            )
 
 
 @tasks_app.command("adapt")
@@ -461,9 +476,7 @@ def adapt_model(
     settings = LatencyTraining(**TRAINING, seed=seed)
     every = task_plan(folder, isa or ["avx2"], threads or [1], samples=samples, seed=seed, own=True)
     with progress_bar("reading tasks") as bar:
-        programs = unscheduled(
-            folder, {job.task for job in every}, **({} if bar is None else {"progress": bar})
-        )
+        programs = unscheduled(folder, {job.task for job in every}, progress=bar)
     chosen = clustered_tasks(programs, min(count, len(programs)), np.random.default_rng(seed))
     jobs = [job for job in every if job.task in chosen]
     run_jobs(jobs, store, float("inf"), json, slots=WORKERS)
@@ -472,7 +485,8 @@ def adapt_model(
         there = (one for task in chosen for one in home.records(task))
         read = [one for one in there if one.provenance.get("job") in wanted]
     measured = Programs.of(read)
-    found = adapt_latency(old, measured, settings)
+    with progress_bar("fine-tuning"):
+        found = adapt_latency(old, measured, settings)
     facts = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(), "version": __version__,
         "devices": measured.devices, "programs": len(measured), "tasks": len(measured.tasks),
@@ -485,10 +499,22 @@ def adapt_model(
         emit({"event": "result", "model": where, "better": found.better, **facts})
         return
     print(
-        f"{found.before['mape']:.1%} off before, {found.after['mape']:.1%} after, on {found.after['tasks']} tasks, each as "
-        "the network says that has not learned from it; "
-        + (f"in {where}" if where else "nothing is saved, predictions stay as they were")
+        f"mean absolute percentage error on the programs of {found.after['tasks']} tasks, by cross-validation: "
+        f"{found.before['mape']:.1%} before, {found.after['mape']:.1%} after the adaptation; "
+        + (
+            f"the adapted model is in {where}"
+            if where
+            else "no model is saved, and predictions stay unchanged"
+        )
     )
+
+
+def _evaluate(model: "LatencyModel", held: "Programs") -> "dict[str, Any]":
+    """Return the errors of a model on held-out programs, for its card."""
+    from tensorwise.model.latency import judged
+
+    with progress_bar("testing"):
+        return judged(model, held)
 
 
 def _save(model: "LatencyModel", folder: Path) -> None:

@@ -77,7 +77,7 @@ def transfer(
         try:
             found = move(
                 old, opened, opened.space(work), works, budget=budget, samples=samples, store=home, facts=facts,
-                seed=seed, progress=bar or (lambda now, share: None),
+                seed=seed, progress=bar,
             )  # fmt: skip
         except KeyboardInterrupt:
             fail("interrupted; what was measured is kept, and the same command goes on", INTERRUPTED)

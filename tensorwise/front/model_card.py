@@ -184,40 +184,49 @@ def latency_page(model: LatencyModel) -> str:
     """Return the card of a latency model as Markdown."""
     card = model.card
     data, held = card["data"], card["judged"]
+    left_out = ", ".join(card["held_out"]) or "none"
     lines = [
         "# A latency model",
         "",
-        "Says what programs of dense tensor computations take on a device, in seconds, with an interval that holds the "
-        f"times of {COVERED:.0%} of such programs.",
+        "Predicts the run time in seconds of a program of dense tensor computations on a device, with an interval that is "
+        f"meant to contain the run times of {COVERED:.0%} of such programs.",
         "",
-        f"- {len(model.members)} networks whose mean is the answer, leaves joined by `{model.shape.joining}`",
-        f"- devices: {', '.join(f'`{name}`' for name in model.devices)}: settings of the processor named below",
-        f"- made on {card['date']} with Tensorwise {card['version']} by `tensorwise tasks train`",
+        f"- ensemble: {len(model.members)} neural networks, whose predictions are averaged; the leaves of a program are "
+        f"joined by `{model.shape.joining}`",
+        *_devices(model, data["hosts"]),
+        f"- trained on {card['date']} with Tensorwise {card['version']} by `tensorwise tasks train`",
         "",
         *_adapted(card.get("adapted")),
-        "## Data",
+        "## Data and split",
         "",
-        f"{data['records']} records of {data['workloads']} tasks, from {data['first']} to {data['last']} (UTC), of which "
-        f"{card['programs']} of {card['tasks']} tasks are learned from. Measured on: {', '.join(data['hosts'])}. Of another "
-        "processor the model can only extrapolate; measure there.",
+        f"{data['records']} records of {data['workloads']} tasks, measured from {data['first']} to {data['last']} (UTC). A "
+        "task is an operation of neural networks with its sizes; a program is a task with a schedule.",
         "",
-        f"Held out: all tasks of {', '.join(card['held_out']) or 'no network'}. Whole other networks calibrated the "
-        "intervals, and others chose the best epoch, for each network of the model different ones.",
+        "The split is by network:",
+        "",
+        f"- training and validation: {card['programs']} programs of {card['tasks']} tasks. Each member of the ensemble has "
+        "other validation networks, which choose its epoch.",
+        "- calibration of the intervals: whole other networks.",
+        f"- test: all tasks of these networks: {left_out}. No program of these tasks was trained on. Networks of the same "
+        "families may have been.",
+        "",
+        "On a processor that is not listed the model extrapolates: adapt it there with `tensorwise tasks adapt`.",
     ]
     if held is not None:
         rows = [
-            ["device", "mean relative error"],
+            ["device", "MAPE"],
             *([name, f"{error:.1%}"] for name, error in held["devices"].items()),
         ]
         rows.append(["all", f"{held['mape']:.1%}"])
         lines += [
             "",
-            "## How far off it is",
+            "## Accuracy",
             "",
-            f"On {held['programs']} programs of {held['tasks']} held-out tasks:",
+            f"Mean absolute percentage error (MAPE) of the predicted seconds on the test networks ({left_out}): "
+            f"{held['programs']} programs of {held['tasks']} tasks, on the devices below.",
             "",
         ]
-        lines += [*_markdown(rows), "", f"The median is {held['median']:.1%}."]
+        lines += [*_markdown(rows), "", f"The median absolute percentage error is {held['median']:.1%}."]
         if "covered" in held:
             lines.append(
                 f"Intervals contain {held['covered']:.0%} of these programs; upper end {held['width']:.1f} x the lower."
@@ -231,6 +240,19 @@ def latency_page(model: LatencyModel) -> str:
                     f"Their intervals contain {summed['covered']:.0%}; upper end {summed['width']:.1f} x the lower."
                 )
     return "\n".join([*lines, ""])
+
+
+def _devices(model: LatencyModel, hosts: Sequence[str]) -> list[str]:
+    """Return the lines about the devices that a latency model was trained on."""
+    settings = sorted(name for name in model.devices if name.startswith("tvm-"))
+    others = sorted(name for name in model.devices if name not in settings)
+    lines = [f"- devices: {', '.join(f'`{name}`' for name in others)}"] if others else []
+    if settings:
+        lines.append(
+            "- settings of CPUs (`tvm-`, the instruction set, the number of threads, the processor's id): "
+            + ", ".join(f"`{name}`" for name in settings)
+        )
+    return [*lines, f"- measured on: {', '.join(hosts)}"]
 
 
 def _adapted(found: Mapping[str, Any] | None) -> list[str]:
@@ -248,13 +270,14 @@ def _adapted(found: Mapping[str, Any] | None) -> list[str]:
         "## Adapted",
         "",
         f"On {found['date']}, with Tensorwise {found['version']} by `tensorwise tasks adapt`, to {names} "
-        f"({', '.join(found['data']['hosts'])}), with {found['programs']} programs of {found['tasks']} tasks. The mean "
-        "relative error of each by the network that has not learned from its task (it chose the network's epoch, and "
-        "calibrated intervals):",
+        f"({', '.join(found['data']['hosts'])}), with {found['programs']} programs of {found['tasks']} tasks.",
+        "",
+        "Mean absolute percentage error on these programs by cross-validation. Each program is predicted by the network "
+        "that was not trained on its task; the task was in that network's validation set and calibrated the intervals:",
         "",
         *_markdown(rows),
         "",
-        "What follows is of the model before.",
+        "The sections below describe the model before it was adapted.",
         "",
     ]
 

@@ -198,7 +198,7 @@ def programs_of(
                 if not programs:
                     raise
         found[task] = [CompactAst.of(LoopTree.from_text(text), compiled=code) for text, code in programs]
-        progress(f"{place + 1} of {len(tasks)} tasks", (place + 1) / len(tasks))
+        progress(f"{place + 1} of {len(tasks)} tasks are scheduled", (place + 1) / len(tasks))
     return found
 
 
@@ -259,16 +259,18 @@ def predict_latency(
     else:
         models = model or [latency_model(device=full_name(name)) for name in devices]
     hardware = [device_hardware(one, name) for one, name in zip(models, devices, strict=True)]
+    progress(f"cutting {network} into tasks", 0.0)
     graph = network_graph(network, batch, folder, shapes)
     if graph.unlowered and not partial:
         raise InputError(
-            f"{graph.name} has operators that are no tasks, so that nothing is known of what they take: {graph.left_out}; "
-            "--partial (partial=True) predicts the others, a bound from below"
+            f"{graph.name} has operators that are no tasks and whose run time is unknown: {graph.left_out}; "
+            "--partial (partial=True) predicts the remaining tasks, which gives a lower bound"
         )
     targets = [_target(its, one) for its, one in zip(models, hardware, strict=True)]
     programs = {
         target: programs_of(graph, folder, samples, progress, *target) for target in dict.fromkeys(targets)
     }
+    progress("model inference", 1.0)
     return [
         predicted(graph, programs[target], its, one, engines=engines)
         for target, its, one in zip(targets, models, hardware, strict=True)

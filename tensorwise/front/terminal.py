@@ -1,4 +1,4 @@
-"""What every command shares: one line for an error, exit statuses, JSON lines, progress on a terminal."""
+"""What every command shares: one line for an error, exit statuses, JSON lines, progress."""
 
 import contextlib
 import functools
@@ -6,6 +6,8 @@ import json
 import math
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
@@ -14,6 +16,9 @@ import typer
 from tensorwise.errors import TensorwiseError
 
 FAILED, INTERRUPTED = 1, 130
+FIRST_LINE_S, LONGEST_WAIT_S = 10.0, 300.0
+"""Without a terminal: seconds before the first line of progress, so that short commands print none, and the longest
+interval between two lines, so that a job of hours keeps a short log."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,10 +87,18 @@ def pairs(rows: Sequence[tuple[str, object]]) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[str, float], None] | None]:
-    """Yield a function of (what is going on, share done); None where standard error is no terminal."""
+def progress_bar(what: str) -> Iterator[Callable[[str, float], None]]:
+    """Show progress on standard error: a bar on a terminal, elsewhere a line from time to time.
+
+    Args:
+        what: the work, such as ``collecting``.
+
+    Yields:
+        a function of the current step and the share of the work that is done, 0 to 1.
+    """
     if not sys.stderr.isatty():
-        yield None
+        with _progress_lines(what) as tell:
+            yield tell
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -99,3 +112,35 @@ def progress_bar(what: str) -> Iterator[Callable[[str, float], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=1.0, now="")
         yield lambda now, share: bar.update(task, completed=share, now=now)
+
+
+@contextlib.contextmanager
+def _progress_lines(what: str) -> Iterator[Callable[[str, float], None]]:
+    """Print a line after FIRST_LINE_S, then at intervals that double, up to LONGEST_WAIT_S.
+
+    A thread prints, so that a long step without news shows the elapsed time too.
+    """
+    news, ended, start = ["", 0.0], threading.Event(), time.monotonic()
+
+    def report() -> None:
+        wait_s = FIRST_LINE_S
+        while not ended.wait(wait_s):
+            now, share = news
+            parts = [f"{share:.0%} done" if share else "", str(now)]
+            about = ", ".join(part for part in parts if part)
+            try:
+                warn(f"{what}, {time.monotonic() - start:.0f} s{': ' if about else ''}{about}")
+            except (OSError, ValueError):  # nobody reads standard error any more
+                return
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    def tell(now: str, share: float) -> None:
+        news[:] = now, share
+
+    thread = threading.Thread(target=report, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield tell
+    finally:
+        ended.set()
+        thread.join()

@@ -84,7 +84,9 @@ class TvmCpu(Device[Task]):
         from tensorwise.tasks.tvm_extra import tvm
 
         if isa not in ISAS or threads < 1:
-            raise InputError(f"expected one of {', '.join(ISAS)} and some threads, got {isa!r} and {threads}")
+            raise InputError(
+                f"expected an instruction set ({', '.join(ISAS)}) and at least one thread, got {isa!r} and {threads}"
+            )
         _check_isa(isa)
         _check_threads(threads)
         self.isa, self.threads, self.limit_s, self.cold = isa, threads, limit_s, cold
@@ -247,7 +249,7 @@ def hardware_here(name: str) -> Hardware | None:
 
 def _check_isa(isa: str) -> None:
     if _NEEDED[isa] not in describe_processor()[1]:
-        raise InputError(f"this processor has no {isa}")
+        raise InputError(f"this processor lacks the instruction set {isa}; choose another --isa")
 
 
 def _check_threads(threads: int) -> None:

@@ -109,7 +109,7 @@ class TaskGraph:
         if not data.keys() >= {"unlowered", "dtypes"}:
             found = replace(found, unlowered=None, dtypes=None)
         if any(not 0 <= before < place for place, node in enumerate(found.nodes) for before in node.after):
-            raise InputError(f"{what}: a node reads one that is not before it; cut the network again")
+            raise InputError(f"{what}: a node reads a node that does not precede it; cut the network again")
         return found
 
 
@@ -220,7 +220,7 @@ def of_onnx(path: str | os.PathLike[str], batch: int, given: Shapes | None = Non
         shapes = {name: list(shape) for name, shape in input_shapes(_inputs(model), batch, given).items()}
         if sequences := sorted(_on_sequences(model)):
             raise InputError(
-                f"it has operators on sequences, which are not taken: {', '.join(sequences)}; export the network with "
+                f"operators on sequences are not supported: {', '.join(sequences)}; export the network with "
                 "tensors only (Split and Concat)"
             )
         return from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
@@ -270,9 +270,7 @@ def _inputs(model: Any) -> dict[str, list[Extent] | None]:
             continue
         if (kind := one.type.WhichOneof("value")) != "tensor_type":
             what = (kind or "value without a type").removesuffix("_type").replace("_", " ")
-            raise InputError(
-                f"the input {one.name} is a {what}; only networks whose inputs are tensors are cut"
-            )
+            raise InputError(f"the input {one.name} is a {what}; expected tensors as inputs")
         tensor = one.type.tensor_type
         if not tensor.elem_type:
             raise InputError(f"the input {one.name} has no dtype; export the network with it")
@@ -374,8 +372,7 @@ def cut(name: str, batch: int, module: Any, source: str = "") -> tuple[TaskGraph
     graph = TaskGraph(name, batch, tuple(nodes), source, tuple(unlowered), tuple(sorted(dtypes)))
     if not nodes:
         raise InputError(
-            f"{name} has no operator that is cut into a task, but {graph.left_out}; what these take is not known, and "
-            "nothing else is left to predict"
+            f"{name} has no operator that can be cut into a task, only {graph.left_out}, whose run time cannot be predicted"
             if unlowered
             else f"{name} computes nothing"
         )

@@ -93,7 +93,7 @@ class TaskGpu(Device[StagedTask]):
             MeasurementError: a program has spoiled the GPU for this process, or it is for another GPU.
         """
         if task.gpu != self.name:
-            raise MeasurementError(f"its programs are for {task.gpu}, this is {self.name}")
+            raise MeasurementError(f"the staged programs are for {task.gpu}, but this GPU is {self.name}")
         with measuring_slot():
             given = self.operands(task)
             wanted: np.ndarray | None = None

@@ -140,7 +140,7 @@ def stage_all(
                 refused(reasons)
             yield count
     except BrokenProcessPool as error:
-        raise CompilerError("a process that compiled programs is gone; the same call goes on") from error
+        raise CompilerError("a compiling process ended unexpectedly; repeat the command to resume") from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -182,7 +182,7 @@ def _program(config: Config, module: Any, gpu: GpuSpec) -> StagedProgram:
     text = tvm.get_global_func("target.build.cuda")(on_device()(kernels), target).inspect_source()
     begin = _BEGIN.search(text)
     if begin is None:
-        raise InputError("TVM wrote a text without a kernel")
+        raise InputError("TVM generated source code without a kernel")
     names = [one.name for one in module["main"].params]
     launches, scratch = read_launches(host.script(show_meta=False), names)
     code, ptx = assembled(_PRELUDE + text[begin.start() :], gpu.arch, "c++17")
@@ -209,7 +209,7 @@ def _read_launches(text: str, names: Sequence[str]) -> tuple[tuple[StagedLaunch,
     scratch: list[int] = []
     begin = text.find('"compute_scope"')
     if begin < 0:
-        raise InputError("the host function launches nothing")
+        raise InputError("the host function launches no kernel")
     for line in text[begin:].splitlines()[1:]:
         statement = line.strip()
         if not statement or statement.startswith(("#", "return", "with ")):
@@ -235,7 +235,7 @@ def _read_launches(text: str, names: Sequence[str]) -> tuple[tuple[StagedLaunch,
             case _:
                 raise InputError(f"a part of the program runs on the CPU: {statement[:80]}")
     if not launches:
-        raise InputError("the host function launches nothing")
+        raise InputError("the host function launches no kernel")
     return tuple(launches), tuple(scratch)
 
 
@@ -243,13 +243,13 @@ def _parsed(statement: str) -> ast.stmt:
     try:
         return ast.parse(statement).body[0]
     except (SyntaxError, IndexError) as error:
-        raise InputError(f"not understood: {statement[:80]}") from error
+        raise InputError(f"unsupported statement: {statement[:80]}") from error
 
 
 def _launch(call: ast.Call, places: dict[str, int]) -> StagedLaunch:
     tags = next(ast.literal_eval(one.value) for one in call.keywords if one.arg == "launch_params")
     if not set(tags) <= set(_TAGS):
-        raise InputError(f"a launch wants {', '.join(tags)}")
+        raise InputError(f"unsupported launch parameters: {', '.join(tags)}")
     given = call.args[1:]
     extents = dict(zip(tags, map(constant, given[len(given) - len(tags) :]), strict=True))
     sizes = [extents.get(tag, 1) for tag in _TAGS]

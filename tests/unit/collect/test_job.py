@@ -235,3 +235,11 @@ def test_a_job_of_another_version_is_another_job_and_refused(
     assert Job.from_json(before).version == 1
     with pytest.raises(InputError, match="planned as version 1 "):
         Job.from_json(before).measured()
+
+
+def test_jobs_in_float32_keep_the_ids_of_plans_before_there_were_dtypes() -> None:
+    job = Job("a", "a.mtx", "00ff", "fem", "spmm", 8)
+    assert job.id == "4dc643124a83fff0f724fabf22ac9638"
+    assert replace(job, dtype="float64").id != job.id
+    with pytest.raises(InputError, match="unknown dtype 'int8'; expected float32"):
+        replace(job, dtype="int8")

@@ -84,7 +84,7 @@ def test_a_shipped_model_is_adapted_and_then_taken(root: Path) -> None:
     assert "## Calibration" in (place / "README.md").read_text()
     listed = run("model")
     assert listed.exit_code == 0, listed.output
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == [place.name, "spmm"]
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["model", place.name, "spmm"]
     assert "calibrated 20" in listed.stdout
     assert "## Calibration" in run("model", place).stdout
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from tensorwise.collect.corpus import patterns
+from tensorwise.collect.workloads import Workloads
 from tensorwise.front.cli import app
 from tensorwise.program.workload import workload
 from tensorwise.space.cpu import cpu_space
@@ -66,6 +68,38 @@ def test_what_a_model_names_is_measured_besides(folder: Path) -> None:
     refused = collect(folder / "fem", "--op", "spmv", "--device", "null", *more)
     assert refused.exit_code != 0
     assert "the model is of spmm, not of spmv" in refused.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_other_dtypes_are_measured_and_found_again(folder: Path, dtype: str) -> None:
+    """Jobs of another dtype are jobs of their own, and their records become the same workloads again."""
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    first = collect(folder / "fem", *PLAN)
+    assert first.exit_code == 0, first.output
+    second = collect(folder / "fem", *PLAN, "--dtype", dtype, "--json")
+    assert second.exit_code == 0, second.output
+    lines = [json.loads(line) for line in second.stdout.splitlines()]
+    assert lines[0]["job"].endswith(f" {dtype}")
+    assert (lines[-1]["before"], lines[-1]["jobs"]) == (0, 3)
+    workloads = Workloads(patterns([folder / "fem"]))
+    with Store() as store:
+        assert {str(record.workload["dtype"]) for record in store} == {"float32", dtype}
+        assert {workloads.of(record).dtype_text for record in store} == {"float32", dtype}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--dtype", "float8"], "'float8' is not float32, float64, float16 or bfloat16"),
+        (["--dtype", "float16", "--device", "cuda"], "16-bit elements are for the CPU"),
+        (["--dtype", "float64", "--device", "spade"], "simulates float32 only, got float64"),
+    ],
+)
+def test_dtypes_that_cannot_be_measured_are_wrong_usage(folder: Path, given: list[str], said: str) -> None:
+    found = collect(folder / "fem", "--op", "spmm", *given)
+    assert found.exit_code == 2
+    assert said in " ".join(found.stderr.replace("│", " ").split())
 
 
 def test_what_cannot_be_read_is_named_and_the_others_are_measured(folder: Path) -> None:

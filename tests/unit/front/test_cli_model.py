@@ -1,6 +1,7 @@
 """``tensorwise train``, ``evaluate`` and ``model`` as a person or a script meets them."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tensorwise.front.cli import app
+from tensorwise.front.networks import latency_model_folder
 from tensorwise.model import RankingModel, load_model
+from tensorwise.model.finding import bundled_model
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.files import write
 
@@ -92,10 +95,35 @@ def test_a_model_is_trained_tested_and_described(folder: Path, trained: dict[str
     assert split["test"][0] in page
     assert run("model", where).stdout.strip() == page.strip()
     assert json.loads(run("model", where, "--json").stdout)["card"] == model.card
-    assert run("model", folder / "models").stdout.startswith(
-        "spmm  ranking: op spmm, threads 1, net statistics"
-    )
+    heading, *rows = run("model", folder / "models").stdout.splitlines()
+    assert heading.split() == ["model", "kind", "operations", "devices", "trained", "size", "file"]
+    (row,) = rows
+    assert row.split()[:3] == ["spmm", "ranking", "spmm"]
+    assert "1 threads" in row
+    assert row.endswith(str(where / "model.json"))
     assert "no model" in run("model", folder / "corpus").stderr
+
+
+def test_latency_models_are_listed_beside_cost_models(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A user's own latency model comes before the bundled one, and both are described."""
+    monkeypatch.setenv("TENSORWISE_CACHE_DIR", str(tmp_path))
+    bundled, own = bundled_model("latency"), latency_model_folder()
+    shutil.copytree(bundled, own)
+    (own / "notes.txt").write_text("x" * 10)
+    listed = [json.loads(line) for line in run("model", "--json").stdout.splitlines()]
+    latency = [one for one in listed if one["kind"] == "latency"]
+    assert [one["model"] for one in latency] == [str(own), str(bundled)]
+    assert {"H100", "H200", "tvm-avx2-1t-84cc"} <= set(latency[1]["devices"])
+    assert latency[1]["returns"] == "seconds"
+    assert latency[0]["size_bytes"] == latency[1]["size_bytes"] + 10
+    rows = run("model").stdout.splitlines()
+    assert len(rows) == 1 + len(listed)
+    assert "H100; H200; 22 CPU settings" in rows[-1]
+    assert run("model", bundled).stdout.startswith("# ")
+    (own / "latency.json").write_text('{"kind": "latency"}')
+    assert "does not describe a model" in run("model").stderr
 
 
 def test_what_a_model_was_tested_on_can_stay_unseen(folder: Path, trained: dict[str, Any]) -> None:
@@ -240,8 +268,12 @@ def test_ctrl_c_keeps_what_was_learned(folder: Path, store: Path, monkeypatch: p
 def test_what_is_missing_is_named(folder: Path, store: Path) -> None:
     corpus = folder / "corpus"
     assert (
-        "no record of spmv with 1 threads"
+        "no record of spmv in float32 with 1 threads"
         in run("train", folder / "x", corpus, "--op", "spmv", "--threads", 1).stderr
+    )
+    assert (
+        "in float32 with 1 threads; give --op"
+        in run("train", folder / "x", corpus, "--op", "spmm", "--threads", 1, "--dtype", "float64").stderr
     )
     assert (
         "there are 660 of spmm" in run("train", folder / "x", corpus, "--op", "spmm", "--threads", 7).stderr

@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from tensorwise.analysis.machine_code import MachineCode
 from tensorwise.collect.task_job import TaskJob
 from tensorwise.device.gpus import gpu_named
 from tensorwise.errors import InputError, MissingExtraError
-from tensorwise.front import networks
+from tensorwise.front import networks, terminal
 from tensorwise.front.cli import app
 from tensorwise.front.networks import (
     BUNDLED,
@@ -75,6 +76,25 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return found.exit_code, found.stdout, found.stderr
 
 
+def test_a_prediction_shows_its_progress_without_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cutting a network into tasks takes long and reports nothing itself."""
+
+    def slow(*arguments: Any) -> TaskGraph:
+        time.sleep(0.3)
+        return cut(*arguments)
+
+    cut = networks.network_graph
+    monkeypatch.setattr(networks, "network_graph", slow)
+    monkeypatch.setattr(terminal, "FIRST_LINE_S", 0.1)
+    code, out, err = run(folder, "net", "--device", "fast")
+    assert code == 0, err
+    assert "tensorwise: predicting, 0 s: cutting net into tasks" in err
+    assert out.startswith("net batch 1 on fast: ")
+    assert len(out.splitlines()) == 1
+
+
 def test_a_network_takes_what_its_fastest_programs_take(folder: Path) -> None:
     code, out, err = run(
         folder,
@@ -102,7 +122,7 @@ def test_a_network_takes_what_its_fastest_programs_take(folder: Path) -> None:
     assert json.loads(out)["seconds"] < said["seconds"]
     code, out, _ = run(folder, "net", "--device", "slow")
     assert "net batch 1 on slow: " in out
-    assert re.search(r"µs, between .* and .* \(how many networks such intervals hold was not judged\)\n", out)
+    assert re.search(r"µs, between .* and .* \(the coverage of such intervals was not evaluated\)\n", out)
 
 
 def test_programs_are_read_with_their_code_where_the_model_has_learned_from_it(
@@ -192,11 +212,11 @@ def test_operators_that_are_no_tasks_are_named_and_refused(folder: Path, tmp_pat
     replace(graph, unlowered=("topk", "sort", "topk")).save(tmp_path / "networks")
     code, _, err = run(tmp_path, "net", "--device", "slow")
     assert code == 1
-    assert "nothing is known of what they take: sort, topk (2 times)" in err
+    assert "whose run time is unknown: sort, topk (2 times)" in err
     said, err = doubted(tmp_path, "net", "--device", "slow", "--partial")
     assert said["left_out"] == "sort, topk (2 times)"
     assert said["high_s"] is None
-    assert "the time is without sort, topk" in err
+    assert "the time excludes sort, topk" in err
     _, out, _ = run(tmp_path, "net", "--device", "slow", "--partial")
     assert re.search(r"on slow: at least [^ ]+ µs \*\n", out)
 
@@ -213,9 +233,9 @@ def test_networks_of_earlier_releases_are_doubted(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("card", "said"), [
-    ({"judged": {"together": {"covered": 0.78}}}, "(such intervals held 78 % of held-out networks)"),
-    ({"judged": {"together": {"covered": 0.78}}, "adapted": {}}, "was not judged"),
-    ({"judged": None}, "was not judged"),
+    ({"judged": {"together": {"covered": 0.78}}}, "(such intervals contain 78 % of held-out networks)"),
+    ({"judged": {"together": {"covered": 0.78}}, "adapted": {}}, "was not evaluated"),
+    ({"judged": None}, "was not evaluated"),
 ])  # fmt: skip
 def test_what_intervals_hold_is_said(folder: Path, tmp_path: Path, card: dict[str, Any], said: str) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
@@ -335,7 +355,7 @@ def test_a_model_is_trained_from_a_store(tmp_path: Path) -> None:
     assert model.card["held_out"] == ["net2"]
     assert model.card["judged"]["devices"].keys() == {"fast", "slow"}
     page = (tmp_path / "model" / "README.md").read_text()
-    assert "Held out: all tasks of net2." in page
+    assert "- test: all tasks of these networks: net2." in page
     assert f"| slow | {model.card['judged']['devices']['slow']:.1%} |" in page
     summed = model.card["judged"]["together"]
     assert f"Sums of a network's programs, one of each task, have a MAPE of {summed['mape']:.1%}." in page
@@ -352,7 +372,7 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> tuple[in
     programs = Programs.of(records()).by_task
     monkeypatch.setattr(
         "tensorwise.front.networks.unscheduled",
-        lambda _, wanted: {of[k]: v for k, v in programs.items() if of[k] in wanted},
+        lambda _, wanted, progress: {of[k]: v for k, v in programs.items() if of[k] in wanted},
     )
 
     def measured(jobs: Sequence[TaskJob], store: Path, *_: object, **__: object) -> None:
@@ -419,7 +439,7 @@ def test_a_model_that_gets_no_better_is_not_saved(
     )
     code, out, _ = adapt(tmp_path, monkeypatch)
     assert code == 0
-    assert "nothing is saved, predictions stay as they were" in " ".join(out.split())
+    assert "no model is saved, and predictions stay unchanged" in " ".join(out.split())
     assert not (tmp_path / "adapted").exists()
 
 

@@ -30,5 +30,5 @@ def test_settings_of_this_machine_are_measured() -> None:
 
 
 def test_an_instruction_set_that_is_not_here_is_refused() -> None:
-    with pytest.raises(InputError, match="no avx512"):
+    with pytest.raises(InputError, match="lacks the instruction set avx512"):
         hardware_here(full_name("tvm-avx512-1t"))

@@ -203,7 +203,7 @@ def test_configs_that_are_not_staged_are_refused(task: StagedTask, device: TaskG
 
 
 def test_programs_for_another_gpu(task: StagedTask, device: TaskGpu) -> None:
-    with pytest.raises(MeasurementError, match="for T4, this is H200"):
+    with pytest.raises(MeasurementError, match="for T4, but this GPU is H200"):
         device.time(dataclasses.replace(task, gpu="T4"), task.programs)
 
 

@@ -34,7 +34,7 @@ def test_tasks_are_read_back(tmp_path: Path) -> None:
 
 def test_a_graph_reads_backwards_only(tmp_path: Path) -> None:
     path = TaskGraph("net", 1, (Node("a" * 32, "dense", (0,), 8),)).save(tmp_path)
-    with pytest.raises(InputError, match="not before"):
+    with pytest.raises(InputError, match="does not precede"):
         TaskGraph.load(path)
 
 

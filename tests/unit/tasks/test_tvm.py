@@ -135,7 +135,7 @@ def test_operators_that_are_no_tasks_are_named(tmp_path: Path) -> None:
     assert found.unlowered == ("cumsum", "topk")
     assert [node.name for node in found.nodes] == ["relu"]
     assert graph_of(relu, ("NonZero", ["r"], ["z"])).unlowered == ("nonzero",)
-    with pytest.raises(InputError, match="no operator that is cut into a task, but cumsum"):
+    with pytest.raises(InputError, match="no operator that can be cut into a task, only cumsum"):
         graph_of(("CumSum", ["x", "axis"], ["c"]))
 
 
@@ -209,9 +209,7 @@ def test_inputs_that_a_file_does_not_describe(saved: Callable[..., Path]) -> Non
         (helper.make_sparse_tensor_value_info("x", FLOAT, [1, 16]), "a sparse tensor"),
         (onnx.ValueInfoProto(name="x"), "a value without a type"),
     ):
-        with pytest.raises(
-            InputError, match=f"the input x is {kind}; only networks whose inputs are tensors"
-        ):
+        with pytest.raises(InputError, match=f"the input x is {kind}; expected tensors as inputs"):
             of_onnx(saved([MATMUL], {"x": value}, WEIGHT), 1)
 
 

@@ -207,11 +207,11 @@ class Device(abc.ABC, Generic[Work]):
     drifts: ClassVar[bool] = False
 
     def space(self, workload: Work) -> Space[Any]:
-        """Return the choices that this device has for ``workload``; what a tuner searches.
+        """Return the space of configs that a tuner searches for ``workload`` on this device.
 
         Raises:
-            TensorwiseError: the device cannot compute the workload; the message says why. By default InputError: the
-                device measures configs of spaces that are not its own.
+            TensorwiseError: the device cannot compute the workload; the message says why. A device without this method has
+                no space and raises InputError: it measures configs of other devices' spaces only.
         """
         raise InputError(
             f"the device {self.name!r} says no choices (`Device.space`): nothing can be tuned for it"

@@ -141,9 +141,9 @@ class Bench:
         return cls(workload, operands, out, Checker(workload, operands, rng), (copies, out_copy))
 
     def verify(self, bound: BoundKernel, send: "_Send", limit_s: float) -> tuple[str | None, float]:
-        """Run once into a poisoned output; return what is wrong, and the seconds of the run.
+        """Run the kernel once, into an output full of NaN; return what is wrong with the result, and the seconds of the run.
 
-        Generated code runs on arrays that end where memory does: what goes past them ends this process, not the user's.
+        Operands of generated code end at a page that nothing may access: code that goes beyond them crashes this process.
         """
         operands, out = self.guarded if isinstance(bound, BoundProgram) else (self.operands, self.out)
         poison(out)

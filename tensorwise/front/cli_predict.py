@@ -86,7 +86,7 @@ def predict(
 ) -> None:
     """Predict the run time of a network on a device, with an interval; each task runs the schedule predicted to be fastest.
 
-    A line that ends in * is less sure than the others, which warnings explain.
+    A task whose line ends in * has a less certain prediction than the others; a warning says why.
     """
     from tensorwise.front.draw_plan import draw_timeline
     from tensorwise.front.networks import device_hardware, latency_model, predict_latency, prices

@@ -23,13 +23,13 @@ MOST_MOVES: Final = 2**23
 @final
 @dataclass(frozen=True)
 class Link:
-    """A way for data from one device to another; both directions are two links.
+    """A connection on which data can move from one device to another, in one direction.
 
     Attributes:
         source, target: names of devices.
-        latency_s: seconds for any amount ...
-        bytes_per_s: ... and besides, one for each so many bytes.
-        move: (value) -> the value on the target; None where it may stay as it is.
+        latency_s: seconds that each transfer takes, whatever its size.
+        bytes_per_s: bandwidth; a transfer of n bytes takes ``latency_s + n / bytes_per_s`` seconds.
+        move: a function that copies a value to the target and returns the copy; None if the target can read it in place.
     """
 
     source: str

@@ -119,7 +119,7 @@ class _Frame:
 
 @final
 class BoundProgram(BoundKernel):
-    """A compiled program with its packed operands. A hybrid stores a matrix in several formats: a kernel for each.
+    """A compiled program with its packed operands. A hybrid, in several formats, has several kernels.
 
     Attributes:
         compile_s: seconds spent compiling (0 when the kernels were in the cache).

@@ -1,7 +1,7 @@
-"""The Params that say how the operand is stored on a CPU, and the order of the loops, which its levels follow.
+"""The Params of CPU spaces for the storage format of the sparse operand, and for the order of the loops that walk it.
 
-From WACO's SuperSchedule (Table 4.1): split sizes, loop order, level order and level kinds. Ours: slots (SELL),
-diagonals, coordinate lists, rows in an order of their own, short coordinates and bit masks.
+WACO's SuperSchedule (Table 4.1) has split sizes, loop order, level order and level kinds. We add SELL, diagonals,
+coordinate lists, reordered rows, 16-bit coordinates and bit masks.
 """
 
 from typing import Final

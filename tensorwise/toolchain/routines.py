@@ -105,7 +105,7 @@ class Routines:
 
 
 def load_all(*libraries: Routines) -> None:
-    """Load several; those that must be compiled are compiled at the same time.
+    """Load several C files of the package; those that are not compiled yet are compiled in parallel.
 
     Raises:
         CompilerError: no compiler works here.

@@ -64,7 +64,7 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def bind(self, workload: Workload, threads: int) -> BoundKernel:
-        """Pack or convert the sparse operand for ``threads`` threads.
+        """Return this kernel with its sparse operand, stored in the format that it reads, for calls on ``threads`` threads.
 
         Raises:
             TensorwiseError: when this kernel cannot run the workload; the message says why.

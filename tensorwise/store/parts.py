@@ -69,16 +69,16 @@ class Commit:
 
 @final
 class PartStore:
-    """Appends and hands out the records of jobs; any number of processes and machines may append at a time.
+    """A folder of records, to which any number of processes and machines may append at the same time.
 
     Appending costs one file of data and one of the log, whatever the number of jobs. One object is used by one thread.
 
     Args:
-        path: the folder, made if absent. The file system must have ``link``, as local ones, NFS and Lustre do.
+        path: the folder, made if absent. The file system must have hard links, as local ones, NFS and Lustre do.
 
     Raises:
         StoreError: (on opening, and from every method) the folder cannot be read or written.
-        CorruptStoreError: a commit is malformed, or its file has another size than it had.
+        CorruptStoreError: an entry of the log is malformed, or the size of its data file is not the one that it states.
         MissingExtraError: (when records are read or appended) pyarrow is not installed.
     """
 

@@ -8,8 +8,9 @@ faster way and ours. ``--check`` writes nothing, and fails where the picture or 
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,8 @@ PICTURE: Final = ROOT / "docs" / "assets" / "speed.svg"
 README: Final = ROOT / "README.md"
 BEGIN: Final = "<!-- speed of sparse arrays: written by benchmarks/everyday/bars.py -->"
 END: Final = "<!-- end of the table -->"
-WIDTH, HEIGHT, LEFT, TOP, PANEL, GAP, BOTTOM = 860, 336, 50, 62, 370, 50, 250
+WIDTH, LEFT, TOP, PANEL, GAP, BOTTOM, ROW = 860, 50, 62, 370, 50, 250, 262
+"""In pixels; a row of panels begins `ROW` below the one before it."""
 HIGHEST: Final = 1.2
 """Ratio at the top of the picture."""
 CONTESTANTS: Final = {"SciPy": "scipy", "MKL, its faster way": "mkl", "Tensorwise": "ours"}
@@ -39,10 +41,16 @@ def over_scipy(runs: Runs, group: str, name: str, calls: int) -> float:
     return geometric_mean(ratios_of(runs, group, name, "scipy", calls))
 
 
-def panel(runs: Runs, group: str, left: float) -> str:
-    """Return the bars of one operation."""
-    up = Scale(0, HIGHEST, BOTTOM, TOP)
-    parts = [label(left, TOP - 12, group, class_="name")]
+def operations(runs: Runs) -> list[str]:
+    """Return the groups of cases, those with fewer columns first; a vector has none."""
+    return sorted(groups_of(runs), key=lambda group: int("".join(re.findall(r"^SpMM (\d+)", group)) or 0))
+
+
+def panel(runs: Runs, group: str, left: float, down: float) -> str:
+    """Return the bars of one operation, in a panel that begins at ``left`` and ``down``."""
+    top, bottom = TOP + down, BOTTOM + down
+    up = Scale(0, HIGHEST, bottom, top)
+    parts = [label(left, top - 12, group, class_="name")]
     parts += [gridline(up, value, left, left + PANEL, f"{value:g}") for value in (0, 0.25, 0.5, 0.75, 1)]
     step = PANEL / len(CALLS)
     width = step / (len(CONTESTANTS) + 1)
@@ -50,11 +58,11 @@ def panel(runs: Runs, group: str, left: float) -> str:
         for number, name in enumerate(CONTESTANTS.values()):
             value = over_scipy(runs, group, name, calls)
             x, y = left + place * step + (number + 0.5) * width, up(min(value, HIGHEST))
-            parts.append(element("rect", x=x, y=y, width=width - 2, height=BOTTOM - y, fill=COLOURS[number]))
+            parts.append(element("rect", x=x, y=y, width=width - 2, height=bottom - y, fill=COLOURS[number]))
             if name != "scipy":
                 parts.append(label(x + width / 2 - 1, y - 4, f"{value:.2f}", anchor="middle"))
-        parts.append(label(left + (place + 0.5) * step, BOTTOM + 16, f"{calls:,}", anchor="middle"))
-    parts.append(label(left + PANEL / 2, BOTTOM + 34, "products of one matrix", anchor="middle"))
+        parts.append(label(left + (place + 0.5) * step, bottom + 16, f"{calls:,}", anchor="middle"))
+    parts.append(label(left + PANEL / 2, bottom + 34, "products of one matrix", anchor="middle"))
     return "".join(parts)
 
 
@@ -73,11 +81,15 @@ def picture_of(path: Path) -> str:
         f"{held['settings']['threads']} threads, {held['machine']['processor']}; "
         f"drawn of {path.name} {bytes_digest(path.read_bytes())}"
     )
-    panels = "".join(panel(runs, group, LEFT + n * (PANEL + GAP)) for n, group in enumerate(groups_of(runs)))
-    content = panels + legend + label(LEFT, HEIGHT - 26, what) + label(LEFT, HEIGHT - 8, source)
+    groups = operations(runs)
+    panels = "".join(
+        panel(runs, group, LEFT + n % 2 * (PANEL + GAP), n // 2 * ROW) for n, group in enumerate(groups)
+    )
+    height = BOTTOM + (len(groups) - 1) // 2 * ROW + 86
+    content = panels + legend + label(LEFT, height - 26, what) + label(LEFT, height - 8, source)
     return picture(
         WIDTH,
-        HEIGHT,
+        height,
         content,
         "Total time of sparse products by SciPy, MKL and Tensorwise, relative to SciPy",
     )
@@ -94,12 +106,14 @@ def table(path: Path) -> str:
     """Return the lines between `BEGIN` and `END` of the README."""
     held = json.loads(path.read_text())
     runs, peers = held["runs"], {"scipy": "SciPy", "mkl": "MKL's faster way"}
-    columns: Sequence[tuple[str, str]] = [(group, peer) for group in groups_of(runs) for peer in peers]
-    head = [f"{group} / {peers[peer]}" for group, peer in columns]
-    lines = [f"| products | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+    lines = [
+        f"| operation / peer | {' | '.join(f'{calls:,} products' for calls in CALLS)} |",
+        "|---" * (len(CALLS) + 1) + "|",
+    ]
     lines += [
-        f"| {calls:,} | {' | '.join(cell(runs, group, peer, calls) for group, peer in columns)} |"
-        for calls in CALLS
+        f"| {group} / {title} | {' | '.join(cell(runs, group, peer, calls) for calls in CALLS)} |"
+        for peer, title in peers.items()
+        for group in operations(runs)
     ]
     return "\n".join([BEGIN, "", *lines, "", END])
 

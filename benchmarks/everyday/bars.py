@@ -1,9 +1,9 @@
-"""Draws the README's bar chart and writes its table of speed from the regret curve's committed figures; measures nothing.
+"""Draws the README's bar chart and writes the pages' table of speed from the regret curve's committed figures; measures nothing.
 
     python benchmarks/everyday/bars.py [--check]
 
 The bars are the total seconds of 10 to 10,000 products over SciPy's, in geometric mean over the matrices, for SciPy, MKL's
-faster way and ours. ``--check`` writes nothing, and fails where the picture or the README is older than the figures.
+faster way and ours. ``--check`` writes nothing, and fails where the picture or a page is older than the figures.
 """
 
 import argparse
@@ -24,7 +24,8 @@ from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, pictu
 
 RESULTS: Final = Path(__file__).parent / "results" / "regret.json"
 PICTURE: Final = ROOT / "docs" / "assets" / "speed.svg"
-README: Final = ROOT / "README.md"
+PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "arrays.md")
+"""Each has the table."""
 BEGIN: Final = "<!-- speed of sparse arrays: written by benchmarks/everyday/bars.py -->"
 END: Final = "<!-- end of the table -->"
 WIDTH, LEFT, TOP, PANEL, GAP, BOTTOM, ROW = 860, 50, 62, 370, 50, 250, 262
@@ -103,7 +104,7 @@ def cell(runs: Runs, group: str, peer: str, calls: int) -> str:
 
 
 def table(path: Path) -> str:
-    """Return the lines between `BEGIN` and `END` of the README."""
+    """Return the lines of a page from `BEGIN` to `END`."""
     held = json.loads(path.read_text())
     runs, peers = held["runs"], {"scipy": "SciPy", "mkl": "MKL's faster way"}
     lines = [
@@ -118,13 +119,13 @@ def table(path: Path) -> str:
     return "\n".join([BEGIN, "", *lines, "", END])
 
 
-def written(readme: str, path: Path) -> str:
-    """Return a README with its table replaced.
+def written(page: str, path: Path, name: object = "the README") -> str:
+    """Return a page with its table replaced; ``name`` is for the error.
 
     Raises:
         SystemExit: it has no place for one.
     """
-    return with_part(readme, table(path), "the README")
+    return with_part(page, table(path), name)
 
 
 def main() -> None:
@@ -133,7 +134,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
-    texts = {PICTURE: picture_of(RESULTS), README: written(README.read_text(encoding="utf-8"), RESULTS)}
+    pages = {page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in PAGES}
+    texts = {PICTURE: picture_of(RESULTS), **pages}
     if parser.parse_args().check:
         generated.check(texts, RESULTS, "python benchmarks/everyday/bars.py")
     else:

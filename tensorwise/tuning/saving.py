@@ -88,9 +88,10 @@ def load(
         MissingExtraError: the chosen library is not installed here.
         CompilerError: the chosen kernel is generated code, and no compiler works here.
     """
-    description, arrays = _read_file(user_path(path))
-    kernel, work, threads = _checked(description, arrays, str(path), matrix, check_machine, rounding)
-    return _with_report(bind(kernel, work, threads), description)
+    kernel, work, threads, report = read_operator(path, matrix, check_machine, rounding)
+    operator = bind(kernel, work, threads)
+    operator.saved_report = report
+    return operator
 
 
 def reduce_operator(operator: Operator) -> tuple[Any, ...]:
@@ -100,14 +101,17 @@ def reduce_operator(operator: Operator) -> tuple[Any, ...]:
 
 def unpickled(description: str, arrays: Mapping[str, np.ndarray]) -> Operator:
     """Return the operator that ``pickle`` holds, validated as that of a file is."""
-    return _with_report(bind(*parsed(description, arrays)), _loaded(description, "the operator"))
-
-
-def _with_report(operator: Operator, description: Mapping[str, Any]) -> Operator:
-    """Let an operator keep the report of a description: text of others, so that no control character is taken."""
-    given = str(description.get("report", ""))[:MAX_REPORT_CHARACTERS]
-    operator.saved_report = "".join(one for one in given if one.isprintable() or one == "\n")
+    read = _loaded(description, "the operator")
+    kernel, work, threads, _ = _parsed(read, arrays, "the operator")
+    operator = bind(kernel, work, min(threads, available_threads()))
+    operator.saved_report = _report(read)
     return operator
+
+
+def _report(description: Mapping[str, Any]) -> str:
+    """Return the report in a description: text of others, so that no control character is taken."""
+    given = str(description.get("report", ""))[:MAX_REPORT_CHARACTERS]
+    return "".join(one for one in given if one.isprintable() or one == "\n")
 
 
 def described(operator: Operator) -> tuple[str, dict[str, np.ndarray]]:
@@ -122,42 +126,26 @@ def described(operator: Operator) -> tuple[str, dict[str, np.ndarray]]:
     return json.dumps(_description(operator), sort_keys=True, allow_nan=False), arrays
 
 
-def parsed(text: str, arrays: Mapping[str, np.ndarray]) -> tuple[Kernel, Workload, int]:
-    """Validate what `described` returned: the kernel, the workload and the number of threads; nothing is run.
-
-    Raises:
-        InputError: it describes no operator.
-    """
-    kernel, work, threads, _ = _parsed(_loaded(text, "the operator"), arrays, "the operator")
-    return kernel, work, min(threads, available_threads())
-
-
 def read_operator(
     path: str | os.PathLike[str], matrix: Any, check_machine: bool, rounding: bool = False
-) -> tuple[Kernel, Workload, int]:
-    """Read a file that ``save`` wrote and return kernel, workload and number of threads; nothing is run.
+) -> tuple[Kernel, Workload, int, str]:
+    """Read a file that ``save`` wrote and return kernel, workload, number of threads and the report; nothing is run.
 
     See `load`.
 
     Raises:
         InputError: the file is missing, damaged or no operator, or belongs to another machine or matrix.
     """
-    return _checked(*_read_file(user_path(path)), str(path), matrix, check_machine, rounding)
-
-
-def _checked(
-    description: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str, matrix: Any, check_machine: bool,
-    rounding: bool,
-) -> tuple[Kernel, Workload, int]:  # fmt: skip
-    kernel, work, threads, wrote = _parsed(description, arrays, path)
+    description, arrays = _read_file(user_path(path))
+    kernel, work, threads, wrote = _parsed(description, arrays, str(path))
     if check_machine and wrote["host_id"] != host().id:
         raise InputError(
             f"{path}: tuned on another machine ({wrote['host'][:80]}; this is {host().cpu}); tune again "
             "here, or load it anyway with check_machine=False (--any-machine)"
         )
     if matrix is not None:
-        work = _with_matrix(work, matrix, path, rounding)
-    return kernel, work, min(threads, available_threads())
+        work = _with_matrix(work, matrix, str(path), rounding)
+    return kernel, work, min(threads, available_threads()), _report(description)
 
 
 def _parsed(

@@ -11,6 +11,7 @@ one of the results. The folder may be copied to a machine and its ``results`` co
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -338,8 +339,8 @@ class SpoolExecutor(Executor[Job]):
         self._read: dict[str, int] = {}
         self._early: dict[str, list[Record] | TensorwiseError] = {}
         self._losses: Counter[str] = Counter()
-        self._heard: dict[str, float] = {}
-        self._unfit: dict[str, dict[str, str]] = {}
+        self._heard_s = -math.inf  # when a worker last wrote
+        self._unfit: dict[str, str] = {}
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -403,11 +404,11 @@ class SpoolExecutor(Executor[Job]):
 
     def _look(self) -> None:
         """Note what workers have written since the last time."""
-        for worker, line in self._spool.lines(self._read):
+        for _, line in self._spool.lines(self._read):
             job = str(line.get("job"))
-            self._heard[worker] = time.monotonic()
+            self._heard_s = time.monotonic()
             if "unfit" in line:
-                self._unfit.setdefault(job, {})[worker] = str(line["unfit"])
+                self._unfit.setdefault(job, str(line["unfit"]))
             elif "lost" in line:
                 self._losses[job] += 1
                 if self._losses[job] >= TRIES:  # the workers have given it up
@@ -416,11 +417,9 @@ class SpoolExecutor(Executor[Job]):
                 self._early.setdefault(job, MeasurementError(str(line["error"])))
             elif "records" in line and (records := self._spool.results_of(line)):
                 self._early.setdefault(job, records)
-        alive = {worker for worker, at in self._heard.items() if at > time.monotonic() - LEASE_S}
-        for job in self._unfit.keys() & self._waiting.keys() - self._early.keys():
-            why = self._unfit[job]
-            if not alive:  # whoever could run it would have been heard of
-                self._early[job] = MeasurementError(f"no worker can run it: {next(iter(why.values()))}")
+        if self._heard_s <= time.monotonic() - LEASE_S:  # a worker that could run them would have written
+            for job in self._unfit.keys() & self._waiting.keys() - self._early.keys():
+                self._early[job] = MeasurementError(f"no worker can run it: {self._unfit[job]}")
 
 
 def _as_tensorwise_error(error: Exception) -> TensorwiseError:

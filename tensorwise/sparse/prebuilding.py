@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -73,13 +74,14 @@ def build_level(
         OSError: the folder cannot be written.
     """
     compiler = compiler_for(level, command)
+    compiler = replace(compiler, flags=(*compiler.flags, _STRIPPED))
     folder = out / level.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shared: dict[str, str] = {}
     for name, routines in (("driver", DRIVER), ("in_place", IN_PLACE)):
         shared[name] = f"tensorwise_{name}.so"  # threadpoolctl finds the second by its name
-        _compile(compiler, routines.sources, folder / shared[name])
+        compiler.compile(routines.sources, folder / shared[name], _TIMEOUT_S)
     tables: dict[str, dict[str, Any]] = {}
     for family in families:
         rows: dict[str, dict[str, object]] = {}
@@ -89,20 +91,17 @@ def build_level(
                 text, buffers, sizes = kernel_of(shape, element, index, level.register_bytes)
                 key = content_id(("prebuilt", level.name, text))
                 texts[key] = text
-                row: dict[str, object] = {"key": key, "file": file}
-                rows[f"{element}-{index}-{shape.name}"] = {
-                    **row,
-                    "buffers": list(buffers),
-                    "sizes": list(sizes),
-                }
+                found: dict[str, object] = {"key": key, "file": file}
+                found |= {"buffers": list(buffers), "sizes": list(sizes)}
+                rows[f"{element}-{index}-{shape.name}"] = found
             with tempfile.TemporaryDirectory(prefix="tensorwise-level-") as scratch:
-                _compile(compiler, [write_bundle(texts, Path(scratch))], folder / file)
+                compiler.compile([write_bundle(texts, Path(scratch))], folder / file, _TIMEOUT_S)
         tables[family.name] = {"kernels": rows, **shared}
     made = {
         "level": level.name,
         "sources": sources_digest(),
         "compiler": f"{compiler.kind}: {compiler.version}",
-        "flags": [*(level.zig_flags if compiler.kind == "zig" else level.flags), *compiler.flags, _STRIPPED],
+        "flags": [*(level.zig_flags if compiler.kind == "zig" else level.flags), *compiler.flags],
         "features": list(level.features),
         "files": {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.so"))
@@ -111,13 +110,6 @@ def build_level(
     }
     (folder / MANIFEST).write_text(json.dumps(made, indent=1) + "\n")
     return folder
-
-
-def _compile(compiler: Compiler, sources: Sequence[Path], out: Path) -> None:
-    stripped = Compiler(
-        compiler.command, compiler.kind, compiler.version, (*compiler.flags, _STRIPPED), compiler.cpu
-    )
-    stripped.compile(sources, out, _TIMEOUT_S)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,7 +7,6 @@ A level's folder holds shared objects and ``kernels.json``, which `tensorwise.sp
 import ctypes
 import hashlib
 import importlib.util
-import json
 import logging
 import os
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 from tensorwise.errors import TensorwiseError
-from tensorwise.reading import user_path
+from tensorwise.reading import read_json, user_path
 from tensorwise.sparse.table import sources_digest
 from tensorwise.toolchain.forks import LOADING
 from tensorwise.toolchain.processor import describe_processor, vector_bytes
@@ -66,8 +65,11 @@ PROCESSOR_LEVELS: Final = {
         _x86(3, _V3, 32),
         _x86(2, _V2, 16),
         ProcessorLevel(
-            *("aarch64", ("asimd", "fp"), 16, ("-march=armv8-a",)),
-            ("-target", "aarch64-linux-gnu.2.17", "-mcpu=generic"),
+            name="aarch64",
+            features=("asimd", "fp"),
+            register_bytes=16,
+            flags=("-march=armv8-a",),
+            zig_flags=("-target", "aarch64-linux-gnu.2.17", "-mcpu=generic"),
         ),
     )
 }
@@ -152,11 +154,11 @@ def read_level(folder: Path, level: ProcessorLevel) -> PrebuiltKernels:
     """Return the kernels of a folder.
 
     Raises:
-        ValueError: this process may not use them; the message says why.
-        OSError: a file cannot be read.
+        ValueError: the manifest cannot be read, or this process may not use them; the message says why.
+        OSError: another file cannot be read.
         KeyError: the manifest is incomplete.
     """
-    made = json.loads((folder / MANIFEST).read_text())
+    made = read_json(folder / MANIFEST, "is no list of prebuilt kernels")
     # The manifest lists what the code uses; an emulator shows the features of its host.
     lacking = sorted({*level.features, *made["features"]} - describe_processor()[1])
     if lacking:

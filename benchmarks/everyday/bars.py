@@ -1,4 +1,4 @@
-"""Draws the README's bar chart and writes the pages' table of speed from the regret curve's committed figures; measures nothing.
+"""Draws the README's bar chart and writes the pages' table of speed from the committed regret curve; measures nothing.
 
     python benchmarks/everyday/bars.py [--check]
 

@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results" / "prebuilt.json")
     options = parser.parse_args()
     os.environ["TENSORWISE_AUTOTUNE"] = "off"
-    import tensorwise.sparse
+    import tensorwise.sparse.kernels
 
     tensorwise.sparse.limit_threads(1)
     results = Results(
@@ -165,7 +165,7 @@ def main() -> None:
         __doc__ or "",
         {"rounds": options.rounds, "compiler": options.compiler},
         options.fresh,
-        inputs=[Path(tensorwise.sparse.__file__).parent],
+        inputs=[Path(__file__), Path(tensorwise.sparse.kernels.__file__)],
     )
     cases = {
         f"{name}; {dtype}; {product}": (name, dtype, product)

@@ -19,6 +19,15 @@ def test_what_parts_depend_on_exists() -> None:
     assert lost == []
 
 
+def test_a_part_depends_on_code_and_not_on_what_is_said_of_it() -> None:
+    code_of = LONG["code_of"]
+    text = '''"""A module."""\n\nLIMIT = 3  # of what\n"""A limit."""\n\ndef f(x):\n    """Do."""\n    return "# x" + x\n'''
+    plain = 'LIMIT = 3\ndef f(x):\n    return "# x" + x'
+    assert code_of(text) == plain
+    assert code_of(text.replace("Do.", "Do\n    what it says.").replace("of what", "of calls")) == plain
+    assert code_of(text.replace("# x", "# y")) != plain
+
+
 def test_without_an_emulator_the_part_of_aarch64_fails(tmp_path: Path) -> None:
     """A run that skips everything must not be written down as a pass."""
     (command,) = LONG["PARTS"]["aarch64"]

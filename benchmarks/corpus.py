@@ -5,20 +5,18 @@ The corpus lies in ``../shared/corpus`` or where ``TENSORWISE_CORPUS`` says.
 
 import csv
 import functools
-import hashlib
 import json
 import math
 import os
 import platform
-import re
 import time
-import tokenize
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from benchmarks.digests import bytes_digest, code_digest
 from tensorwise.errors import TensorwiseError
 from tensorwise.front.svg import element, escape
 from tensorwise.tensor.entries import Entries
@@ -284,51 +282,10 @@ def digest_of(path: Path) -> str:
     return bytes_digest(path.read_bytes())
 
 
-def bytes_digest(data: bytes) -> str:
-    """Return the beginning of a checksum."""
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
 def toml_digest(text: str) -> str:
     """Return a digest of what a TOML file says, its last sets left out."""
     data = {key: value for key, value in tomllib.loads(text).items() if key != "last"}
     return bytes_digest(json.dumps(data, sort_keys=True, default=str).encode())
-
-
-def code_digest(files: Mapping[str, str]) -> str:
-    """Return a digest of what code says: of its statements and their indentation, without comments, docstrings and layout.
-
-    The same with every version of Python: syntax trees are printed differently by each.
-    """
-    told = [f"{name}\n{_statements(text)}" for name, text in sorted(files.items())]
-    return bytes_digest("\n".join(told).encode())
-
-
-_TRAILING: Final = re.compile(r",(?=[)}\]])")
-
-
-def _statements(text: str) -> str:
-    lines, ends = text.splitlines(keepends=True), [0]
-    for line in lines:
-        ends.append(ends[-1] + len(line))
-    found, depth, begin, comments, kinds = list[str](), 0, -1, list[tuple[int, int]](), list[int]()
-    for token in tokenize.generate_tokens(iter(lines).__next__):
-        here, there = (ends[row - 1] + column for row, column in (token.start, token.end))
-        if token.type in (tokenize.INDENT, tokenize.DEDENT):
-            depth += 1 if token.type == tokenize.INDENT else -1
-        elif token.type == tokenize.COMMENT:
-            comments.append((here, there))
-        elif token.type == tokenize.NEWLINE:
-            if kinds != [tokenize.STRING]:  # no docstring
-                kept = "".join(
-                    text[at] for at in range(begin, here) if not any(a <= at < b for a, b in comments)
-                )
-                found.append(f"{depth} {_TRAILING.sub('', ''.join(kept.split()))}")
-            begin, kinds, comments = -1, [], []
-        elif token.type not in (tokenize.NL, tokenize.ENDMARKER):
-            begin = here if begin < 0 else begin
-            kinds.append(token.type)
-    return "\n".join(found)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

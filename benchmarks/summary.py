@@ -18,7 +18,16 @@ from typing import Any
 HERE = Path(__file__).parent
 WRITERS = (HERE.parent / "docs" / "claims.py", HERE / "everyday" / "bars.py", HERE / "quick" / "draw.py")
 """Scripts that write other pages and pictures of the same results: ``--check`` runs theirs."""
-SHARED = {"bench.py", "corpus.py", "generated.py", "held_out.py", "pages.py", "scattering.py", "summary.py"}
+SHARED = {
+    "bench.py",
+    "corpus.py",
+    "digests.py",
+    "generated.py",
+    "held_out.py",
+    "pages.py",
+    "scattering.py",
+    "summary.py",
+}
 EVERYDAY = ("blocks.py", "regret.py", "overhead.py", "clients.py", "gpu.py", "prebuilt.py")
 """Scripts of ``everyday`` that have a claim; the other files there are their parts."""
 HEAD = """# Benchmarks

@@ -36,10 +36,10 @@ class ActiveSampling(Generic[Input]):
     is fitted again to all measurements at each step and never saved, so that the measurements alone suffice to resume.
     There are two criteria:
 
-    - Each tree says what the answers cost. What the forest would choose costs more than what a tree would by so much: the
-      mean over trees is what is expected to be lost. Inputs are drawn in proportion to that.
+    - Expected loss (default): each tree predicts the cost of every answer. The loss is how much more the forest's choice
+      costs than the tree's own choice, in the mean over trees. Inputs are drawn in proportion to it.
     - The paper's, with a ``margin``: an input is taken if the probabilities of its two likeliest answers differ by less.
-      Where answers are about as good as each other nothing is likely, and little is to be gained.
+      It prefers inputs whose answers are about equally good, where little is to be gained.
 
     Args:
         draw: (generator) -> an input, or None when there are no more.
@@ -159,7 +159,7 @@ class ActiveSampling(Generic[Input]):
 
 
 def losses(costs: np.ndarray) -> np.ndarray:
-    """Return by how much what all trees together choose is dearer than what each would.
+    """Return how much more the answer that all trees choose together costs than the answer of each tree.
 
     Costs are (trees, inputs, answers), the result is (inputs,).
 

@@ -20,8 +20,8 @@ class Adapted:
 
     Attributes:
         model: the adapted one.
-        before, after: what ``model.latency.errors`` says on the measured programs: of the model that was gone on from, and
-            of the members of this one that have not learned from them. (They also chose these members' epochs.)
+        before, after: ``model.latency.errors`` on the measured programs, of the model before and of the adapted one; there
+            each program is predicted by a member that was not trained on it (but whose epoch it helped to choose).
     """
 
     model: LatencyModel
@@ -37,7 +37,7 @@ class Adapted:
 def adapt_latency(model: LatencyModel, measured: Programs, settings: "LatencyTraining") -> Adapted:
     """Return the model after it has learned from programs that were measured on another device. Needs torch.
 
-    It is a model of that device only. Seeing again what it had learned from, it would be further off there.
+    It is a model of that device only. Training on the old data as well would make it less accurate there.
 
     Args:
         measured: all programs of some tasks on the device, or on several settings of it; see ``adapt.tasks``.

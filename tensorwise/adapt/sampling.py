@@ -21,12 +21,11 @@ DOUBT: Final = 1e-3
 
 
 def select_informative(costs: Sequence[np.ndarray], count: int) -> list[int]:
-    """Choose ``count`` of some things, all of them if there are fewer, by the costs of their configs, each (configs, costs).
+    """Choose the ``count`` most informative workloads, given the counted costs of configs on each: arrays (configs, costs).
 
-    If seconds are sums of costs at rates, a fit to relative errors predicts the others the better the more of what these
-    depend on was seen. The thing is taken next with which the mean variance of all predictions is least (optimal design of
-    experiments: I-optimality, greedily). Until rates are known each cost is taken to be as large as the others, beginning at
-    all among them.
+    The time is modelled as a sum of costs times rates, fitted to relative errors. Workloads are chosen one after the other:
+    the next one is that with which the mean variance of all predictions becomes least (I-optimal design of experiments,
+    greedily). Since rates are not known yet, all costs are assumed to contribute equally.
 
     >>> select_informative([np.array([[4.0, 1.0]]), np.array([[4.0, 1.1]]), np.array([[1.0, 4.0]])], 2)
     [1, 2]

@@ -41,8 +41,8 @@ class Transferred:
         model: of the device, fitted to all that was measured.
         records: of each measured matrix by name, those that were there before among them.
         fresh: how many were measured by this run.
-        expected: of each measured matrix by name what choosing among its measured configs gains when the model is fitted to
-            the other ones only. The optimum is the fastest measured config. Matrices without a time of the default config
+        expected: by matrix, the gain of choosing one of its measured configs with a model fitted to the other matrices only
+            (leave one out). The optimum is the fastest measured config. Matrices without a time of the default config
             are left out.
     """
 
@@ -68,17 +68,18 @@ def transfer(
     """Measure a few matrices on ``device``, and return a model of it.
 
     Args:
-        start: a model of another device to go on from; None: an AdditiveModel learns from the few alone, and better.
+        start: a trained model of another device to fine-tune; None: fit an AdditiveModel to the new measurements alone,
+            which predicts better.
         device, space: where to measure, and what can be chosen there; the space has a ``mapper``.
-        works: workloads of one operation by name. If the budget does not afford all, those are chosen that tell most about
-            what configs make the device do with all of them.
-        budget: measurements, those in the store included: so many for each of as many matrices as possible.
-        samples: least measurements of a matrix, or all configs of a space that has fewer.
-        store: where measurements are kept; what it has of the chosen matrices is not measured again. Of devices that say in
-            their ``provenance`` that they are ``simulated`` all of it counts, of others what a transfer measured.
-        facts: what else the records of a workload say, by name: its ``family``.
+        works: workloads of one operation by name. If the budget does not suffice for all, the most informative ones are
+            chosen (see ``sampling.representative``).
+        budget: number of measurements in all, counting those that the store has already.
+        samples: smallest number of measurements of a matrix (or all configs, if the space has fewer).
+        store: where measurements are kept; measurements of the chosen matrices in it are not repeated. On a simulated
+            device (``provenance`` says so) all of these are used, on others only those made by earlier transfers.
+        facts: further facts for the records of a workload, by its name, such as its ``family``.
         seed: of the choice of configs.
-        progress: told what is going on, and the share of measurements that is done.
+        progress: called with a description of the current step, and the share of measurements done.
 
     Raises:
         InputError: there are fewer than two matrices, the budget affords fewer, the device cannot run the operation, the

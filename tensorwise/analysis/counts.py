@@ -53,8 +53,8 @@ ENOUGH: Final = 2**18
 class MatrixCounts:
     """What is counted in a matrix.
 
-    A slot is a column, a group of columns or a diagonal. The *meetings* of slots by 2^a rows are the pairs of a slot and
-    2^a aligned rows that have an entry in common: blocks that are not empty, operands that are gathered.
+    A slot is a column, a group of columns or a diagonal. The *meetings* of slots by 2^a rows are the pairs of a slot and a
+    group of 2^a aligned rows with an entry in both: the number of nonempty blocks, or of gathered rows of an operand.
 
     Attributes:
         shape: rows and columns.

@@ -1,9 +1,9 @@
-"""Footprint: what the strips of a config make a device do with a pattern, counted. The same numbers for every device.
+"""Footprint: counts of what a device does with a pattern under a config; the same numbers for every device.
 
-COGNATE describes configs by their strips and patterns by themselves, and leaves it to a network to find out how they meet.
-From a few matrices of a new device no network learns that. Counted, it need not be learned: how much the processor does that
-has most to do, how often it begins a row of the output and a tile, and how many values of the dense operands each level of
-caches has to fetch from behind it.
+COGNATE describes a config by its loops and a pattern by itself, and leaves it to a network to learn how the two interact. A
+few matrices of a new device are too few for that, so it is counted here: the entries of the busiest processor, how often it
+starts a row of the output and a tile, and how many values of the dense operands each level of caches fetches from the next
+one.
 """
 
 from typing import TYPE_CHECKING, Final, final

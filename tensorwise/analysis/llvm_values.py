@@ -60,8 +60,8 @@ class Values:
         labels: of its blocks; blocks: the lines of each.
 
     Attributes:
-        gone: how often ways are gone, 0 for never; found while control is followed, so that it grows. Of the values that a
-            block gets from several others, that of the way that is gone most often holds.
+        gone: how often each edge of the control flow is taken, 0 for never; it grows while control is followed. If a block
+            gets a value from several others, the value from the edge taken most often is used.
     """
 
     def __init__(self, labels: Sequence[str], blocks: Sequence[Sequence[str]]) -> None:

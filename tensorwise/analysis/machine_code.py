@@ -1,8 +1,8 @@
-"""What a compiler made of a program: how many instructions of which kind run, and what limits them.
+"""Features of compiled code: how many instructions of each kind a program executes, and what limits its speed.
 
-A schedule says what loops there are; whether LLVM makes vectors of them, fetches lanes one by one, or spills registers, only
-the compiled code says. Programs are compiled for this, not run: any x86 processor's instruction set will do anywhere, and
-so will any GPU's.
+A schedule determines the loops. Whether LLVM vectorises them, gathers lanes one by one or spills registers can only be seen
+in the compiled code. Programs are compiled for this, not run, so the code may be for any x86 processor or GPU, whichever
+machine this is.
 """
 
 from collections.abc import Mapping, Sequence

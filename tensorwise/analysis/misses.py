@@ -1,10 +1,10 @@
-"""Misses: how many of the lines that a program touches caches do not have, counted by running its addresses through some.
+"""Misses: the cache misses of a program, counted by running its addresses through simulated caches.
 
-How much of its data a loop keeps in a cache can be estimated from what it touches. Which lines meet in a set, which
-are thrown out before they come again, and which no prefetcher foresees, is in their order. So leaves are run, without
-computing anything: whole, or some windows of their executions where there are many. What a compiler makes straight code of
-touches each element, or what lies side by side for all lanes, once: registers hold it. In compiled code (``misses.c``), or
-by Python where there is no compiler: both give the same numbers.
+How much of its data a loop keeps in a cache can be estimated from the sizes. But which lines map to the same set, which
+are evicted before they are used again, and which a prefetcher cannot predict depends on the order of the accesses. So the
+addresses of leaves are generated, without computing anything: all of them, or windows of their executions if there are
+many. Within straight code (unrolled and vector loops) each element is accessed once and then held in registers. Compiled
+code (``misses.c``) counts, or Python where there is no compiler: both give the same numbers.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""A program's loop nest on one workload as numbers: what runs how often, over what, and how it is cut up.
+"""A program's loop nest on one workload as numbers: iterations of loops, positions of levels, tasks of threads.
 
 How long a padded, blocked or discordant nest runs is a product of extents, splits and orders, which a network would have to
-learn from examples. Here it is counted: in upper bounds, or by the positions that a sample of the entries takes.
+learn from examples. Here it is counted, as upper bounds or from a sample of the entries.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Walks: what becomes of a pattern's entries in the order in which processors take its tiles, counted.
+"""Walks: counts of work and cache misses when processors go through a pattern tile by tile.
 
 In one pass of compiled code (``walks.c``), or by NumPy where there is no compiler: both give the same numbers.
 """
@@ -28,8 +28,8 @@ WALKING: Final = Routines(
 class Curve:
     """How many accesses a cache misses, as a function of how much it holds.
 
-    Denning's working sets: of the accesses whose last one to the same row lies more than w accesses back, and of how many
-    rows w accesses touch in the mean, both follow from the gaps between accesses to the same row.
+    By Denning's working sets: a window of w accesses touches some mean number of rows, and misses are accesses whose
+    previous access to the same row is more than w accesses back. Both follow from the gaps between accesses to one row.
 
     Args:
         accesses: (kinds,) number of accesses of each kind.
@@ -52,7 +52,7 @@ class Curve:
 @final
 @dataclass(frozen=True)
 class TileWalk:
-    """What becomes of entries in the order in which processors take the tiles.
+    """Counts of one walk of the processors through the tiles of a pattern.
 
     Attributes:
         work, begun, tiles: entries, rows of the output and tiles of the processor that has most of them; where all finish a

@@ -1,9 +1,9 @@
-"""What the warps of a kernel do, counted: some of them run here, as far as control and addresses go.
+"""Counts of what the warps of a kernel do, by interpreting the control flow and the addresses of some of them.
 
-Which way branches go and which bytes lanes touch side by side follows from integers alone, and those of a tensor program
-hang on shapes and on where a thread is. So the integers of some warps are computed, lane by lane, and no others: how often
-a block of instructions runs, how many lanes take part, how many sectors of 32 bytes a request of 32 lanes needs, and how
-many of them meet in a bank of shared memory are counted, and are exact but for which warps were drawn.
+Branches and addresses of a tensor program depend on integers only: on shapes and on the position of a thread. So only the
+integers of some warps are computed, lane by lane. Counted are how often a block of instructions runs, how many lanes take
+part, how many sectors of 32 bytes a request of 32 lanes needs, and how many lanes access the same bank of shared memory.
+The counts are exact for the warps that were drawn.
 """
 
 import operator

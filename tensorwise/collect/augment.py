@@ -3,11 +3,10 @@
 The paper resizes real matrices arbitrarily and makes each region that has an entry dense with a random block size
 (its published names are ``NAME_RxC_n`` with R and C among 1, 2, 4, 8 and 16).
 
-For tensors, of which there are few, it follows SpTFS (SC'20), whose published generator makes them of two real
-matrices: an entry of one becomes a fibre along a third mode, and from the other come that mode's extent and, as the
-mean of its rows, the number of entries in a fibre, at random places. Here a matrix is its own partner, so that one
-file is all that a pattern needs. What became a tensor, as what is one, is then resized and made dense in blocks along
-all its modes.
+There are few real tensors, so tensors are also made from matrices, as by the published generator of SpTFS (SC'20). It takes
+two real matrices: each entry of the first becomes a fibre along a third mode, with entries at random places. The extent of
+that mode and the number of entries in a fibre (the mean of a row) come from the second. Here both are the same matrix, so
+that a pattern needs one file only. All tensors, real and made, are then resized and made dense in blocks along all modes.
 
 An augmentation is a text such as ``4x2-1000x800-7``: block, shape, seed; with fibres of 3 entries
 ``4x2x1-1000x800x500-7-3``. Together with the original it gives the same pattern on every machine and with every

@@ -1,7 +1,7 @@
-"""What executors on a cluster share; how a task is begun there is a leaf's matter (``ray.py``, ``dask.py``).
+"""What the executors on clusters share; ``ray.py`` and ``dask.py`` only differ in how a task is started.
 
-A node runs a job as this machine would: in a worker process that may die or hang (``LocalExecutor``). What is left to
-the cluster is to find a free slot, and another node when one is lost. A slot is a unit of the resource ``tensorwise``;
+A node runs a job as this machine would: in a worker process that may die or hang (``LocalExecutor``). The cluster finds a
+free slot, and another node when one is lost. A slot is a unit of the resource ``tensorwise``;
 a node has one for each of its devices, so that nothing else of ours runs beside a measurement. A job that is for a kind of
 machines also takes a unit of ``tensorwise-KIND``, which only nodes of that kind have.
 

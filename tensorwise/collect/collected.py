@@ -23,7 +23,7 @@ class Collected:
         mixed: of which kinds of machines jobs were measured on devices that differ; see ``mixed_kinds``.
         redone: how often a job was begun again after its worker or node was lost, or was late.
         elsewhere: jobs that other drivers of the same store finished, or gave up, during this run.
-        dropped: results of jobs that had one already, as of a node that was taken for lost.
+        dropped: results that were not used because the job had one already, such as from a node that was taken for lost.
         seconds: since this run began.
         interrupted: whether it was ended by hand.
     """

@@ -1,8 +1,8 @@
 """Driver: jobs are run by an executor, and their records are appended to a store in batches.
 
 Any number of drivers may work at one store, on one machine or on several: a ledger beside the store says who runs what.
-Each may die at any moment. What is in the store stays, what was under way is lost as a whole and done by the others, or
-by the same call, given again: a job that has records in the store is done. Of several results the first stays.
+Each may die at any moment. What is in the store stays. A job that was under way is lost as a whole; another driver, or the
+same call repeated, runs it again. A job with records in the store is done. Of several results for one job the first stays.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ def collect(
         anywhere: a job is done when any device's records are there, not only this machine's; and jobs that take long in the
             end are begun a second time on nodes that are idle.
         observe: called with each job that ended.
-        complete: says what is still to be said of a job that is about to be run; its id stays what it is.
+        complete: called with a job before it is run; returns it with details filled in (such as ``named``), same id.
         limits: see Limits.
 
     Raises:

@@ -48,8 +48,8 @@ J = TypeVar("J", bound=AnyJob, contravariant=True)
 class WorkerLostError(MeasurementError):
     """The worker or node of a job died (``crash``) or hung (``timeout``).
 
-    That says nothing about the job or its configs: nothing is recorded, and the job is to be done again. ``tries`` is how
-    often it was begun: an executor whose workers begin jobs again by themselves says it.
+    This tells nothing about the job or its configs, so nothing is recorded, and the job is to be run again. ``tries`` is how
+    often it was started, for executors whose workers repeat jobs themselves.
     """
 
     def __init__(self, status: Status, note: str, tries: int = 1) -> None:
@@ -249,7 +249,7 @@ class LocalExecutor(Executor[AnyJob]):
 
 
 def records_in(answer: Any) -> list[Record] | None:
-    """Return the records in what a worker or a node answered (see ``serve.py``); None: it is a sign of life.
+    """Return the records in an answer of a worker or a node (see ``serve.py``); None if it is only a sign of life.
 
     A worker's records are JSON lines. A node's are rows, which it has read from its worker: their content ids are checked,
     and their texts are not parsed again.

@@ -53,11 +53,12 @@ class Job:
         device: a name of DEVICES; threads: of a call.
         samples: configs to try, besides anchors.
         seed: of augmentation and configs.
-        sample_s: seconds after which a config that packs or runs for the first time is killed.
+        sample_s: time limit in seconds of a config's packing and of its first run; beyond it the config is killed.
         most_terms: a larger workload is refused.
         named: texts of configs to try besides, such as those that a model would have a tuning try.
         dtype: of all operands, a name of ELEMS.
-        asked: who names them, and how many: a job is the same before and after it was asked. Empty: nobody.
+        asked: name of the model that gives ``named`` and how many it gives; the job's id does not depend on its answer.
+            Empty: none.
         kind: of the machines that it is for, by a name that the planner of the jobs gives; empty: machines are all alike.
         version: JOB_VERSION of the package that planned it.
     """

@@ -4,9 +4,9 @@ Times of different minutes are not comparable on a machine that drifts, and on a
 tenths of a second. So every batch begins with the space's default config, the anchor, and those of a batch that are not
 far slower than its best run against each other again, in interleaved rounds: what counts is their ratio to the anchor in
 the same rounds. Half of the configs are drawn from the space, a quarter are known good ones, the rest are mutations of
-the best so far: a model must tell good from bad, and also good from better. And what a model takes for the fastest it had
-better be right about: a job may name such configs, too. A space that has no more configs than are asked for is measured
-whole.
+the best so far, because a model must learn to tell good from bad, and good from better. A job may also name configs to
+measure, such as those that a model predicts to be the fastest, so that its errors there are seen. If a space has no more
+configs than are asked for, all of them are measured.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ Beat = Callable[[], None]
 @final
 @dataclass(frozen=True)
 class Drawn:
-    """A config, and what a Record says of how it was come by.
+    """A config, and how it was chosen, for its Record.
 
     Attributes:
         config: the config.
@@ -188,7 +188,7 @@ def answers(
 def initial(space: Space, work: Workload, rng: np.random.Generator, samples: int) -> list[Drawn]:
     """Return up to ``samples`` configs that need no earlier measurement, the default one first.
 
-    All of a space that has no more; else some that are known to be good, and random ones.
+    That is the whole space if it has no more configs; otherwise some configs known to be good, and random ones.
     """
     default = space.default(work)
     whole = space.size_bound(work, limit=samples) <= samples
@@ -240,8 +240,8 @@ def _mutated(
 def levels(table: RoundTable, unit: str) -> dict[str, tuple[float, float]]:
     """Return the time of each variant over that of ``unit``, and the standard error of that ratio's natural logarithm.
 
-    Both are taken against the geometric mean of their round, of which the medians count. A round's mean is surer
-    than any single time in it, so many variants are distinguished better than by ``RoundTable.ratio``.
+    Each time is first divided by the geometric mean of its round; the median over rounds is used. The mean of a round
+    varies less than any single time in it, so many variants can be told apart better than by ``RoundTable.ratio``.
     """
     logs = table.log_relative()
     middle = np.median(logs, axis=0)

@@ -171,7 +171,7 @@ class Spool(Ledger):
             self.done[line["job"]] = None
 
     def results_of(self, line: dict[str, Any], *, parse: bool = True) -> list[Record]:
-        """Return the records in a line; none, and one more damaged line, if one has not the content its id stands for.
+        """Return the records in a line; if the content of one does not match its id, none, and the line counts as damaged.
 
         ``parse`` is that of ``Record.from_row``.
         """
@@ -203,7 +203,7 @@ def work(
 
     Args:
         worker: a name that no other worker of this spool has; one that comes back continues its file.
-        share: (k, of): every of-th job, beginning with the k-th, for machines that do not see each other's files.
+        share: (k, of): run only every ``of``-th job from the k-th on, for machines that do not see each other's files.
         kind: of this machine: jobs that are for another kind, or for any where this is given, are left to others.
         lease_s: see ``ledger.LEASE_S``.
         until: ``time.monotonic()`` after which no job is begun.

@@ -95,7 +95,7 @@ class TaskJob:
         return TvmCpu(self.device, self.threads[0], self.limit_s)
 
     def measured(self, beat: Callable[[], None] = lambda: None) -> list[Record]:
-        """Draw schedules, build and time them; of some jobs the first ones once more, to know how much times vary.
+        """Draw schedules, build and time them. In some jobs the first ones are timed twice, to know how much times vary.
 
         Each record's provenance has ``job``, ``networks``, ``hardware`` (what the device is made of) and, unless it was
         refused, ``tree``, the text of the program's loop tree, and ``code``, the numbers of its `MachineCode`.
@@ -167,15 +167,15 @@ def task_plan(
     only: Collection[str] = (),
     own: bool = False,
 ) -> list[TaskJob]:
-    """Return the jobs for all tasks in ``folder``, the tasks shuffled, so that the first few are as good a sample as any.
+    """Return the jobs for all tasks in ``folder``, in random order, so that the first few are a random sample.
 
     Args:
         folder: with ``networks`` and ``tasks`` in it, as ``tensorwise tasks cut`` writes them.
         isas: instruction sets, a job each; threads: of a call, all in one job.
         samples: schedules of a task; seed: of order and schedules.
         only: the tasks of these networks, names whatever the batch; default: all.
-        own: each instruction set with each number of threads draws schedules of its own, in a job of its own. Models learn
-            more from as many records of different programs than from the same programs on several devices.
+        own: make a job with its own schedules for each pair of instruction set and number of threads. For the same number
+            of records, models learn more from different programs than from the same programs on several devices.
 
     Raises:
         InputError: there are no networks, or one that is named is not among them.

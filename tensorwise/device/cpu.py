@@ -303,7 +303,7 @@ class CpuDevice(Device):
     def start(self, workload: Workload) -> None:
         """Have the worker load ``workload`` and its libraries, which takes seconds; return without waiting.
 
-        What measures waits until it has. Nobody has to call this: it lets other work go on meanwhile, and libraries are
+        ``measure`` and ``rounds`` wait for it. Calling this is optional: other work can go on meanwhile, and libraries are
         imported once instead of by each process in which kernels run.
 
         Raises:
@@ -443,7 +443,7 @@ class WorkerProcess:
         self._loading = None
 
     def ask(self, request: Mapping[str, Any], silence_s: float) -> Iterator[Mapping[str, Any]]:
-        """Yield the answers to a request, when what it loads is loaded.
+        """Wait until the workload is loaded, then yield the worker's answers to a request.
 
         Raises:
             MeasurementError: the worker died or was silent for ``silence_s``, or no time is left; it is ended.

@@ -43,8 +43,8 @@ FIRST_RUN_S: Final = 60.0
 class CudaDevice(Device):
     """A GPU of this machine.
 
-    Its worker is one process that holds the GPU. A candidate that spoils it, by an address that is none or by running for
-    ever, ends the process; the next one gets a new process.
+    One worker process uses the GPU. A candidate that accesses an invalid address or never ends makes that process useless:
+    it is ended, and the next candidate gets a new one.
     """
 
     name = "cuda"
@@ -89,9 +89,9 @@ class CudaDevice(Device):
         return [CusparseKernel.name] if CusparseKernel.why_not(workload) is None else []
 
     def kernel(self, workload: Workload, candidate: Candidate) -> Kernel:
-        """Return the launched kernel of a config, or a library's, on this process's own hold of the GPU.
+        """Return the kernel of a config or a library; its calls are launched by this process, not by the worker.
 
-        Raises MeasurementError where this process gets no hold of it.
+        Raises MeasurementError where this process cannot open the GPU.
         """
         gpu = find_gpu(self.number)
         if isinstance(candidate, str):

@@ -58,10 +58,10 @@ class Measurement:
         samples: seconds of the single runs, in the order they ran; empty where only the median is known.
         status: how it ended, one of STATUSES.
         note: one line for people: why it failed, or on what condition it was taken.
-        conversion_s: seconds that packing the operand took, once; of a version of a function what moving its operands and
-            its result takes in each call, and is part of ``seconds``; 0 where nothing was packed or moved.
+        conversion_s: seconds that packing the operand took, once. For a version of a function: seconds of each call for
+            moving operands and result, which ``seconds`` includes. 0 where nothing was packed or moved.
         bytes_held: bytes of the packed operand and workspaces.
-        registers, frame_bytes: what a thread of a GPU takes, as its machine code says; 0 registers: it is not known.
+        registers, frame_bytes: registers and bytes of stack of a GPU thread, from the machine code; 0 registers: not known.
     """
 
     seconds: float

@@ -56,7 +56,7 @@ def values_and_magnitudes(
 def projection(
     workload: Workload, operands: Sequence[np.ndarray], shape: Contraction, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weigh the outputs of a row and add them up, before anything is multiplied.
+    """Compute a weighted sum of the outputs of each row without computing the outputs themselves.
 
     Args:
         weights: where the pattern is kept one weight an entry, else one for each combination of

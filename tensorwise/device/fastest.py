@@ -25,9 +25,9 @@ def agreed(rounds: Sequence[float]) -> bool:
 
 
 def fastest(rounds: Sequence[float]) -> Measurement:
-    """Return what the fastest run took; its samples are those of the AGREE fastest rounds.
+    """Return the time of the fastest run, with the AGREE fastest rounds as samples.
 
-    A note gives their spread where they do not agree.
+    If these rounds differ by much, a note gives their spread.
     """
     samples = _fastest(rounds)
     spread = _spread(samples)

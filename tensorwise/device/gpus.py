@@ -9,7 +9,7 @@ from tensorwise.space.cuda import ANY, GpuSpec
 
 @cache
 def described() -> dict[str, GpuSpec]:
-    """The GPUs that programs can be made for, by name.
+    """Return the GPUs for which programs can be generated, by name.
 
     >>> sorted(described())
     ['A100', 'A100-40GB', 'H100', 'H200', 'P100', 'T4', 'V100']

@@ -33,7 +33,7 @@ class Hardware:
         memory_bytes: size of its memory; bandwidth: bytes of it a second.
         flops, half_flops: float32 and float16 operations a second of all cores, a multiply-add being two.
         vector_bytes: that a core computes with at a time; of a GPU a warp's.
-        l1_bytes, l2_bytes: of a core; the latter of a whole GPU. last_bytes: what all cores of a CPU share.
+        l1_bytes, l2_bytes: caches of a core; a GPU's L2 cache as a whole. last_bytes: cache that all cores of a CPU share.
 
     Raises:
         InputError: an unknown kind, or a negative number.
@@ -91,7 +91,7 @@ def described() -> dict[str, Hardware]:
 
 
 def this_cpu(name: str, threads: int, vector_bytes: int) -> Hardware:
-    """Return this CPU as code uses it that knows an instruction set; bandwidth and operations are measured, once a machine.
+    """Return this CPU as used by code for one instruction set; bandwidth and peak arithmetic are measured, once a machine.
 
     Args:
         name: of the device.

@@ -73,11 +73,11 @@ def time_calls(
     A sample is the mean of a batch of calls, as many as keep the clock's overhead below 1 %.
 
     Args:
-        min_s: timed seconds to reach ...
-        min_calls: ... and samples to take, whichever is later,
-        max_s: but no further sample after this many timed seconds; one is always taken.
-        warm_s: untimed calls before; at least one is made. Unless it is 0, threads that still spin are waited for.
-        flush: runs untimed before every timed call, to empty the caches; batches are of one call then.
+        min_s: calls are timed for at least so many seconds,
+        min_calls: and until there are so many samples;
+        max_s: but no further sample is begun after so many timed seconds. One sample is always taken.
+        warm_s: seconds of untimed calls before; at least one is made. If not 0, waits until idle threads stop spinning.
+        flush: called untimed before every timed call, to empty the caches; each sample is then one call.
 
     Returns:
         Seconds per call, one for each sample, in the order taken.

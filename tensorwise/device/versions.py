@@ -40,9 +40,9 @@ Agree: TypeAlias = Callable[[Any, Any], str | None]
 class VersionsDevice(Device[Call]):
     """Runs versions of one function on the arguments of a call.
 
-    They run in this process: what crashes it, crashes it. A version that raises, or whose result differs from that of
-    the first version asked for, is a failed measurement. A version takes what its fastest run took in interleaved rounds
-    (see `fastest`), moving operands and results included; ``conversion_s`` says what of it that is.
+    They run in this process, so a version that crashes ends it. A version that raises, or whose result differs from that
+    of the first version asked for, is a failed measurement. The time of a version is that of its fastest run in interleaved
+    rounds (see `fastest`), with moving operands and results, whose share is in ``conversion_s``.
 
     Args:
         space: the versions.

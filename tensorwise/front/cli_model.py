@@ -119,8 +119,8 @@ def train(
 ) -> None:
     """Train a model to rank formats and schedules on patterns it has not seen, and test it. Needs the extra `train`.
 
-    Families are divided, never records: some to learn from, some to choose the best epoch by, some for the test. May be
-    ended at any time: the same command goes on from MODEL.training.
+    Whole families, never single records, go to training, validation (which chooses the best epoch) or test. Can be
+    interrupted: the same command resumes from MODEL.training.
     """
     import numpy as np
 

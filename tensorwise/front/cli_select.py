@@ -102,9 +102,9 @@ def evaluate(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Evaluate the choice on inputs that the tree has not seen, by cross-validation unless a model is given.
+    """Evaluate the choice on inputs that the tree has not seen: by cross-validation, or of a given model.
 
-    Inputs of one cell of their generator are never divided between training and test.
+    Inputs that the generator marks with the same cell are never divided between training and test.
     """
     import numpy as np
 

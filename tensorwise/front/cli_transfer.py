@@ -57,10 +57,10 @@ def transfer(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Make a model of a device, or bring one to it, by measuring a few matrices; say how good it is on matrices held out.
+    """Train a model for a device, or fine-tune one, with measurements of a few matrices, and test it on held-out matrices.
 
-    Of more matrices than the budget affords those are measured that tell most about what configs make the device do. May
-    be ended at any time: the same command goes on, and measures nothing twice.
+    If there are more matrices than the budget allows, the most informative ones are measured. Can be interrupted: the same
+    command resumes and measures nothing twice.
     """
     from tensorwise.adapt.transfer import transfer as move
     from tensorwise.store.store import Store

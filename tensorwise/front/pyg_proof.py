@@ -1,6 +1,6 @@
 """What a layer of PyG computes, proved from its class and its code: `fuse` replaces only what is proved.
 
-A proof has three parts. The files of PyG that message passing rests on are ones that were read when this was written
+A proof has three parts. The files of PyG that implement message passing are known versions, by their digests
 (`KNOWN_FILES`). The methods of the class that propagate, aggregate and update are those of these files. And the code of
 ``message`` is one of three known expressions: the sources' features, or these times ``edge_weight``. `Proof.objection`
 and `reduction` compare at each call what a program may change between calls: functions, and the code within them.

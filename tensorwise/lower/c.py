@@ -31,7 +31,7 @@ def print_c(kernel: ir.LoweredFunction) -> str:
 
 
 class Printer:
-    """The text of one kernel; printers for other compilers differ where they say so.
+    """Prints one kernel as C; printers for other languages are subclasses.
 
     Attributes:
         integer: type of indices.

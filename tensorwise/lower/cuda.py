@@ -1,7 +1,7 @@
 """The CUDA printer: loop IR -> CUDA C++, a kernel for each launch; and what each launch is to be called with.
 
-It is the C printer with other words: what differs are loops dealt to blocks, memory and meetings of a team, and how vectors
-are made. The text stands on ``toolchain/prelude.cuh`` and contains the token TW_SYMBOL where a name must be unique.
+It derives from the C printer and differs in loops distributed over blocks, shared memory and barriers of a team, and in how
+vectors are made. The text uses ``toolchain/prelude.cuh`` and contains the token TW_SYMBOL where a name must be unique.
 """
 
 import math

@@ -54,11 +54,11 @@ def axis_of(loop: Loop) -> Axis:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a part of a merge path, or a team of a GPU, has of the outer iteration that runs: positions of the level below.
+    """The positions of the level below that a merge-path part, or a team of a GPU, has of the current outer iteration.
 
-    ``part`` is the part that goes on with an iteration, from ``begin`` on, that an earlier one has started; None:
-    it has started the iteration itself, from its first position on. On a GPU a team has a piece of an iteration instead;
-    ``whole`` says whether it is all of it, where outputs are shared otherwise.
+    ``part`` is the part that continues, from ``begin`` on, an iteration that an earlier part has started; None: the part
+    has started the iteration itself. On a GPU, a team has a piece of an iteration; ``whole`` says whether it is all of
+    it, or other teams add to the same outputs.
     """
 
     end: Expr

@@ -39,7 +39,7 @@ class StripRange:
 class LoopMapping(ABC):
     """How the loops of one kernel are mapped to a processor.
 
-    What a mapping does not say is as it is for a single thread, whose lanes are vectors and whose caches fetch.
+    The defaults are those of a single CPU thread: lanes are vectors, and nothing is staged in shared memory.
     """
 
     @abstractmethod

@@ -1,12 +1,12 @@
-"""Teams of threads on a GPU: a strip's lanes are threads of a team, and a team fetches together.
+"""Teams of threads on a GPU: the lanes of a strip are the threads of a team, which stages data in shared memory together.
 
 ::
 
     for k: acc += A[k] * B[k, j:j+64]     ->   for k: acc0 += A[k] * B[k, j+lane]; acc1 += A[k] * B[k, j+32+lane]
     for k: acc[0:8] += B[k:+8]; fold(acc) ->   for k step 8: acc += B[k+lane];  acc += acc of lane ^ 4; ... ^ 2; ... ^ 1
 
-A strip's lanes are the same numbers of the same elements as on a CPU; only where its vectors would be registers of one
-thread, they are registers of many.
+The lanes of a strip compute the same elements as on a CPU. There they are in vector registers of one thread, here in
+registers of many threads.
 
 Source: G-Sparse (sections III-B and III-C): 1-D strided register tiles, staging with a constant bound, adaptive shuffles.
 """

@@ -1,10 +1,9 @@
 """AdditiveModel: seconds as a sum of counted costs, each at its rate, none of them negative. Needs SciPy only.
 
-What COGNATE learns by gradients from a few matrices, a network does not separate from what is particular about these
-matrices; nor does it help to have learned from another device before (decision 0122). Here all that is known of a pattern is
-what configs make a device do with it, and whatever the device does adds to the time: work, begun rows, values fetched into
-each cache. That is so on patterns unlike all that was learned from, where products and powers of such numbers are not: a
-network pruned to half of its entries costs what its misses cost.
+From a few matrices, a network as in COGNATE also learns what is special to these matrices, and training it on another device
+first did not help here (decision 0122). This model therefore reads only counts of what a device does with
+the pattern under a config: multiplications, started rows, values fetched into each cache. The time is their weighted sum.
+A sum also holds for patterns unlike those in the training data, where products and powers of the counts would be far off.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,9 +41,9 @@ SMALLEST_COST: Final = 1e-300
 
 @final
 class AdditiveModel(CostModel["Workload"]):
-    """Predicts log2 of seconds, up to a constant of the workload, from what configs make the device do with its pattern.
+    """Predicts log2 of seconds, up to a constant for each workload, from counts of what a config makes the device do.
 
-    Each cost has a rate, and one for each own choice that is taken, which adds to it.
+    Each count has a rate in seconds; each choice that only this device has, where it is taken, adds to the rates.
 
     Args:
         space: whose configs are read; or a reader, whose encoder leaves own choices as they are.
@@ -93,7 +92,7 @@ class AdditiveModel(CostModel["Workload"]):
     def learn(self, groups: Sequence[Group]) -> None:
         """Learn from groups that the reader made.
 
-        Errors count by what they are of a config's time, and each workload as much as another.
+        The fit minimises relative errors, with equal weight for each workload.
 
         Raises:
             InputError: no two times are known.

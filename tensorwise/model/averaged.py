@@ -11,7 +11,7 @@ FIRST: Final = 9
 
 @final
 class Averaged:
-    """A mean of weights in which each step's weigh ``kept`` times what the next one's do.
+    """An exponential moving average of weights: those of a step count ``kept`` times as much as those of the next step.
 
     Args:
         weights: by name, which training changes.

@@ -1,7 +1,7 @@
 """Calibrating a model: its last layers are fitted to what a machine takes, near the weights that they had.
 
-What the layers before see of a pattern and a config stays: minutes of measurements say little about it. The last ones
-are linear, so that the fit has a closed form and needs NumPy only. Times are compared within a job, as everywhere.
+The earlier layers, which turn a pattern and a config into numbers, stay as they are: minutes of measurements are too few to
+train them. The last ones are linear, so the fit has a closed form and needs NumPy only. Times are compared within a job.
 """
 
 from collections import defaultdict
@@ -90,8 +90,8 @@ def fitted(model: RankingModel, samples: Sequence[tuple[np.ndarray, np.ndarray]]
     """Return ``model`` with last layers that fit ``samples``: least squares, with a prior at the old weights.
 
     Args:
-        samples: for each workload what the last layers see, float64, (heads, n, width), and log2 of the times, float64,
-            (n,), both about their means.
+        samples: for each workload the inputs of the last layers, float64, (heads, n, width), and log2 of the times, float64,
+            (n,), both with their means subtracted.
     """
     seen = np.concatenate([inputs for inputs, _ in samples], axis=1)
     logs = np.concatenate([targets for _, targets in samples])
@@ -110,9 +110,9 @@ def fitted(model: RankingModel, samples: Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 def sample(model: RankingModel, group: Group, workload: "Workload") -> tuple[np.ndarray, np.ndarray]:
-    """Return what the last layers see of a group's configs, and log2 of their times, as ``fitted`` takes them.
+    """Return the inputs of the last layers for a group's configs, and log2 of their times, as ``fitted`` takes them.
 
-    Of those within ten times the best: a search has to rank these, and in a fit of all configs the slowest dominate.
+    Only configs within ten times the best are used: a search has to rank these, and otherwise the slowest dominate the fit.
 
     Args:
         group: some times of which are known, with configs as ``model.read`` returns them.

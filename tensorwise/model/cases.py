@@ -15,7 +15,7 @@ from tensorwise.units import SHORTEST_S
 @final
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """Inputs x configs: what every one took. Few configs and many inputs, unlike what a search leaves.
+    """A matrix of times, inputs x configs: many inputs and few configs, unlike the records of a search.
 
     Attributes:
         fields: names of the features, in alphabetical order, as records keep them.
@@ -138,10 +138,10 @@ class SelectionQuality:
 
     Attributes:
         inputs: how many there are.
-        failed: on how many of them what was chosen had failed, or was not measured; the other figures are over the rest.
-        pois: percentage of ideal speed: least seconds of all inputs together over seconds of what was chosen. Long
+        failed: number of inputs whose chosen config had failed or was not measured; the other figures leave these out.
+        pois: percentage of ideal speed: sum over inputs of the least seconds, divided by that of the chosen configs. Long
             inputs decide it.
-        ppp: average performance penalty: what the choice takes longer than the best, unweighted over inputs.
+        ppp: average performance penalty: how much longer the choice takes than the best, each input counting equally.
         accuracy: share of inputs on which the fastest was chosen.
         speedup: over the best constant choice: time of that over time of the choice, averaged over inputs.
         constant: that choice, the one with the least such average.

@@ -51,7 +51,7 @@ def write_checkpoint(
 def reading_checkpoint(
     path: Path, fingerprint: str
 ) -> Iterator[tuple[dict[str, Any], dict[str, np.ndarray]]]:
-    """Give state and arrays of a checkpoint to who takes a training up from it.
+    """Return a context with the state and the arrays of a checkpoint, from which a training is resumed.
 
     Raises:
         InputError: it is of another training or damaged, which may also show while it is taken up.

@@ -38,11 +38,11 @@ FARTHEST: Final = 60.0
 def grow_choice(cases: Cases) -> Tree:
     """Return the tree that chooses among the configs of ``cases``; a leaf says the place of one.
 
-    MLCD's decision tree (section III-A) with two changes. It learns penalties instead of names, so that what hardly matters
-    is noise; long inputs count for more (by the root of their seconds: between the average penalty, to which all inputs are
-    the same, and the percentage of ideal speed, to which only seconds count). And it imitates a random forest, also on
-    synthetic inputs between the measured ones (Breiman and Shang, Born Again Trees, 1996): what trees of parts of the
-    inputs agree about holds elsewhere, and a tree that asks as cheaply can say it.
+    MLCD's decision tree (section III-A) with two changes. First, it is fitted to penalties (how much slower each config is
+    than the best) instead of names of the best, so that near ties hardly matter. An input is weighted by the square root of
+    its seconds: between equal weights, as for the average penalty, and seconds, as for the percentage of ideal speed.
+    Second, it imitates a random forest, also on synthetic inputs between the measured ones (Breiman and Shang, Born Again
+    Trees, 1996): the forest generalises better, and the single tree is as cheap to ask as before.
 
     Raises:
         MissingExtraError: scikit-learn is not installed.
@@ -63,9 +63,9 @@ def grow_choice(cases: Cases) -> Tree:
 
 
 def lost(penalties: np.ndarray) -> np.ndarray:
-    """Return what trees learn of penalties, an array of any shape: of small ones themselves, of large ones their logarithm.
+    """Return the target that trees are fitted to: a small penalty as it is, a large one by its logarithm; any shape.
 
-    What failed is as bad as can be.
+    A config that failed gets the largest value.
     """
     return np.asarray(np.log1p(np.clip(penalties, 0, MOST_PENALTY)))
 
@@ -91,9 +91,9 @@ def _interpolate(features: np.ndarray) -> np.ndarray:
 @final
 @dataclass(frozen=True, eq=False)
 class Latency:
-    """Seconds of one config: a line in the logarithms of the features, and a tree for what it leaves over.
+    """Seconds of one config: a linear function of the logarithms of the features, plus a tree fitted to its residuals.
 
-    The line carries on where no input was seen, which a tree alone cannot.
+    The linear function extrapolates to inputs outside the training data, which a tree alone cannot.
 
     Attributes:
         mean: of log(seconds).

@@ -52,7 +52,7 @@ def evaluate_ranking(
 ) -> list[JobEvaluation]:
     """Evaluate how ``model`` ranks the configs of every job with at least MIN_TIMED_CONFIGS timed configs.
 
-    A config that was given up or failed may be among the best predicted, and then takes a place without a time.
+    A config that failed or was given up may be among the k best predicted; it then counts as one of the k without a time.
 
     Args:
         workloads: makes a record's workload, as ``Workloads.of`` does.

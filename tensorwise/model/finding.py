@@ -1,4 +1,4 @@
-"""Where models are that nobody names: those that other packages bring, and those that were calibrated on this machine.
+"""Find models when none is named: those that other packages bring, and those that were calibrated on this machine.
 
 Each has a folder named ``OP`` or ``OP-ANYTHING``. A calibrated model is preferred to a bundled one. Neither is
 opened by ``import tensorwise``.

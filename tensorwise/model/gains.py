@@ -63,8 +63,8 @@ def gain(costs: np.ndarray, predicted: np.ndarray, default: float) -> Gain:
 def mean_gain(gains: Iterable[Gain]) -> dict[str, float]:
     """Return the figures over workloads.
 
-    ``workloads``: how many. ``speedup1``, ``speedup5``, ``optimum``: geometric means. ``top1``, ``top5``: what the former
-    are of the last one. ``gained1``, ``gained5``: how much of its gain, (s - 1) / (optimum - 1); 0 where there is none.
+    ``workloads``: how many. ``speedup1``, ``speedup5``, ``optimum``: geometric means. ``top1``, ``top5``: ``speedup1`` and
+    ``speedup5`` over ``optimum``. ``gained1``, ``gained5``: share of the possible gain, (s - 1) / (optimum - 1), or 0.
     ``ordered``, ``kendall``: means.
 
     Raises:

@@ -21,8 +21,8 @@ class Labels:
     """A transformation of positive seconds, fitted so that labels have mean 0 and deviation 1.
 
     Attributes:
-        kind: ``box-cox``: (t^p - 1) / p; ``yeo-johnson``: the same of 1 + t; ``quantile``: of a normal distribution with the
-            same share below; ``log``; ``none``: t.
+        kind: ``box-cox``: (t^p - 1) / p; ``yeo-johnson``: the same of 1 + t; ``quantile``: the quantile of the normal
+            distribution at t's rank; ``log``; ``none``: t.
         power: p.
         mean, deviation: of what is then standardised.
         seconds: (points,) microseconds, ascending; levels: (points,) what they become, of quantiles.

@@ -69,9 +69,9 @@ class Latencies:
     Attributes:
         seconds: (n,); low, high: (n,) ends of the interval that holds the time of COVERED of all programs; NaN where the
             model was not calibrated.
-        shared: how much of the variance of errors programs of one network have in common.
-        level: what programs take in the median over what is said of them. What has the least relative error is below the
-            median, and many programs together take what they do in the median.
+        shared: share of the errors' variance that programs of one network have in common.
+        level: median ratio of measured to predicted times. Training for the least relative error gives predictions below
+            the median; the time of many programs together is predicted with this factor.
     """
 
     seconds: np.ndarray
@@ -83,8 +83,8 @@ class Latencies:
     def together(self, places: Sequence[int], counts: Sequence[int]) -> tuple[float, float, float]:
         """Return the seconds of some of the programs one after the other, and the ends of their interval.
 
-        They are ``level`` times what is said of each. What programs have in common adds up, of the rest something cancels
-        out: the interval is narrower than its parts'.
+        That is the sum of the predictions times ``level``. Errors that the programs share add up, the others partly cancel,
+        so the interval is relatively narrower than those of single programs.
 
         Args:
             places: of the programs; counts: how often each runs.
@@ -135,11 +135,11 @@ class LatencyModel:
 
     Attributes:
         shape, labels, scales: how programs and seconds are read.
-        ends: least and most log seconds of an answer: a little beyond those that were learned from.
-        members: weights of each network; their mean is the answer, and where they disagree less is known.
+        ends: least and largest log seconds of a prediction: a little beyond those in the training data.
+        members: weights of each network. Their mean is the prediction, and their disagreement a measure of its uncertainty.
         devices: those trained on, by name.
-        intervals: how far off answers are, of programs for each kind of device of which compiled code is known, and of
-            others: by what `sort_of` calls them, UNCOMPILED of all others. Where there is none nothing is known.
+        intervals: errors by sort of program (`sort_of`): programs with compiled code by kind of device, and UNCOMPILED
+            for all others. A sort that is missing has no interval.
         card: what people should know: data, split, errors. JSON-able.
     """
 
@@ -230,7 +230,7 @@ class LatencyModel:
         """Return the model with intervals that hold for COVERED of such programs (split conformal prediction).
 
         Args:
-            unseen: programs -> (n,) seconds as a network says that has not learned from them; default: the model has not.
+            unseen: programs -> (n,) seconds predicted without having trained on them; default: the model's own predictions.
 
         Raises:
             InputError: there are too few.
@@ -325,9 +325,9 @@ class LatencyModel:
 def parts(
     programs: Programs, validation: float, seed: int, member: int = 0
 ) -> tuple[Programs, Programs, Programs]:
-    """Return what a member learns from, what decides which of its epochs is best, and what calibrates intervals.
+    """Return the programs that train a member, those that choose its best epoch, and those that calibrate intervals.
 
-    The latter is the same for all members. What decides is not, so that all but the latter is learned from by most.
+    The last are the same for all members. Those that choose the epoch differ, so that each of them trains other members.
 
     Args:
         validation: share of the tasks for the last two, half each: those of whole networks.
@@ -356,13 +356,13 @@ def train_latency(
     progress: Progress = lambda *_: None,
     torch_device: str = "cpu",
 ) -> LatencyModel | None:
-    """Train a model; None when the budget was over before (the same call goes on from ``checkpoints``).
+    """Train a model; None if the budget ended before (then the same call resumes from ``checkpoints``).
 
     Args:
         settings: of each member's training; their seeds follow each other.
         sizes: of the network, where they are not the default: fields of ``Shape``.
-        validation: share of the tasks that a member does not learn from, those of whole networks, see ``parts``.
-        checkpoints: folder of a file a member.
+        validation: share of the tasks that are kept back from a member, by whole networks, see ``parts``.
+        checkpoints: folder with a file for each member.
         torch_device: torch's name of where to compute: ``cpu``, ``cuda``.
 
     Raises:
@@ -450,7 +450,7 @@ def _together(found: Latencies, held: Programs) -> dict[str, float]:
 
 
 def covered(off: np.ndarray) -> float:
-    """Return what COVERED of further errors stay within, by n that were seen (split conformal prediction).
+    """Return the bound within which a share COVERED of further errors stays, by n known ones (split conformal prediction).
 
     Args:
         off: (n,) errors, of either sign.
@@ -503,12 +503,12 @@ def fine_tuned(
     measured tasks, to choose its epoch; its predictions of that fold calibrate the intervals.
 
     Args:
-        known: what the model has learned from, or a part: some of it stays in half of all steps, so that it is not
-            forgotten; of what other devices took for the tasks of ``foreign`` all does. Of none the model that is returned
-            knows the target only.
+        known: the training data of the model, or a part of it. Half of all steps use a sample of it, so that it is not
+            forgotten; times of the tasks of ``foreign`` on other devices are all in the sample. If it is empty, the returned
+            model knows the target only.
         measured: some programs of the target with their times.
-        foreign: what else the target runs, where that is known; its times are not looked at, its embeddings are drawn to the
-            others'.
+        foreign: other programs that the target runs, if known. Their times are not used; training draws the distribution of
+            their embeddings towards that of the others.
 
     Raises:
         InputError: fewer than NUM_FOLDS tasks were measured.

@@ -1,7 +1,7 @@
 """Training of latency models: epochs over batches of equally many leaves, with checkpoints that survive a kill.
 
-CDMPP, sections 5.2 and 5.3: the error of labels squared and the relative error of seconds, together; in fine-tuning the
-distance between the embeddings of what is known and of what the target runs besides (CMD: Zellinger et al., 2017).
+CDMPP, sections 5.2 and 5.3: the loss is the squared error of labels plus the relative error of seconds; in fine-tuning also
+the distance between the embeddings of known programs and of the target's unmeasured ones (CMD: Zellinger et al., 2017).
 """
 
 import json
@@ -52,15 +52,15 @@ class LatencyTraining:
     Attributes:
         epochs: passes over the programs; the rate falls to zero over so many.
         batch: programs a step, all with as many leaves.
-        learning_rate, weight_decay: of AdamW. A few thousand programs are soon learned by heart: many weights decay.
+        learning_rate, weight_decay: of AdamW. The decay is strong, since a few thousand programs are soon overfitted.
         loss: squared errors of labels (``mse``), relative errors of seconds (``mape``, squared ``mspe``), or
-            ``mse`` + ``relative`` * ``mape``. Paper and code take relative errors of labels, which are near 0 for times near
-            the middle: those of seconds are what is judged.
+            ``mse`` + ``relative`` * ``mape``. The paper and its code divide by labels, which are near 0 for average times;
+            we divide by seconds, by which models are judged.
         relative: weight of relative errors in the sum.
-        averaged: of the weights of all steps a mean counts, in which each step's weigh so many times what the next one's do.
+        averaged: decay of the moving average of the weights over all steps, which is the result (see ``Averaged.kept``).
         moments: weight of CMD in fine-tuning; 0: none.
-        uncompiled: share of the programs that are learned from once more as if no compiler had seen them, so that the
-            model has an answer for such, too.
+        uncompiled: share of the programs that are trained on a second time without the numbers of their compiled code, so
+            that the model can also predict programs that were never compiled.
         seed: draws first weights, the order of batches, and those programs.
     """
 

@@ -22,8 +22,8 @@ def autoencoder(own: np.ndarray, width: int, seed: int = 0, noise: float = 0.0) 
     The numbers that it returns have mean 0 and deviation 1 over ``own``, as far as they vary.
 
     Args:
-        own: different choices, one a row: float32, (n, choices).
-        width: numbers that they become.
+        own: configs without repeats, one a row, as ``Reader.own`` encodes them: float32, (n, choices).
+        width: length of the code.
         seed: draws weights and batches.
         noise: standard deviation of what is added to the numbers in training; a variational encoder has some.
     """

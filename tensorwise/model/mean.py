@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MeanModel(CostModel):
     """Predicts the geometric mean time of the records of the same operation and device.
 
-    Where there are none, of the same device; else of the same operation; else of all records.
+    If there are none, of the records of the same device; else of the same operation; else of all records.
     """
 
     kind: ClassVar[str] = "mean"

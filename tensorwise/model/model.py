@@ -31,14 +31,14 @@ DESCRIPTION, ARRAYS = MODEL.files
 class CostModel(abc.ABC, Generic[Work]):
     """Learns from Records and predicts costs; lower is better.
 
-    Lifetime: ``fit`` (again and again: each call replaces what was learned before), ``predict``, ``save``;
-    or ``load``, then ``predict``. A leaf gives ``fit``, ``predict`` and its state; files are dealt with here.
+    Use: ``fit`` (each call replaces what was learned before), ``predict``, ``save``; or ``load``, then ``predict``.
+    A subclass implements ``fit``, ``predict`` and its state; this class reads and writes files.
 
     Attributes:
         kind: short and stable name; a saved model carries it.
         version: of the state; a saved model of another version is refused.
         returns: what predictions are.
-        reads_resources: predictions are better where it is known what compiled code takes, see ``predict_compiled``.
+        reads_resources: predictions use registers and the like of compiled code if given, see ``predict_compiled``.
         routines: compiled routines of this package that predictions need; a tuning compiles them with those of the device.
         table: how configs are read; None where a model does not look into them.
         card: what people should know of a trained model, JSON-able: data, split, metrics, machine, date. Saved with it.
@@ -71,9 +71,9 @@ class CostModel(abc.ABC, Generic[Work]):
     def estimate(
         self, workload: Work, configs: Sequence[Config], device: Device
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return what ``predict`` does, and how far each prediction may be off.
+        """Return the predictions of ``predict``, and the standard deviation of each one's error.
 
-        That is a standard deviation in the prediction's unit, or NaN where the model cannot say: float64, shape
+        The latter is in the predictions' unit, or NaN where the model does not know: float64, shape
         (len(configs),). Raises as ``predict``.
         """
         return self.predict(workload, configs, device), np.full(len(configs), np.nan)
@@ -85,7 +85,7 @@ class CostModel(abc.ABC, Generic[Work]):
         device: Device,
         resources: "Sequence[Resources | None]",
     ) -> np.ndarray:
-        """Predict as ``predict``, with what a thread of each compiled config takes of the device.
+        """Predict as ``predict``, given the resources that a thread of each compiled config uses, such as registers.
 
         Only models with ``reads_resources`` use them.
         """

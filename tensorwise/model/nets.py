@@ -19,7 +19,7 @@ CHANNELS: Final = 32
 
 
 class PatternNet(torch.nn.Module, abc.ABC):
-    """Turns patterns into embeddings. A leaf says what is prepared once a pattern and how it is pooled.
+    """Turns patterns into embeddings. A subclass implements ``prepare`` (once for each pattern) and ``pool``.
 
     Args:
         order: modes of the patterns, 2 or 3.

@@ -54,14 +54,14 @@ class NeuralCostModel(CostModel["Workload"], abc.ABC):
         progress: called after each epoch of `fit`.
         torch_device: where torch computes: ``cpu``, ``cuda``.
         heads: how many predictors of scores are trained; their mean is predicted, and `estimate` says how far they disagree.
-        members: how many networks are trained one after the other, each with predictors of its own. Their embeddings are
-            side by side, and the mean of all predictors counts.
+        members: how many networks are trained one after the other, each with its own predictors. Their embeddings are
+            concatenated, and the prediction is the mean of all predictors.
 
     Attributes:
         net_name, heads, members: as given, or as loaded.
         history: the epochs of the first member's last `fit`, saved with the model.
-        families: those of the ``training``, and of the ``validation`` that chose the best epoch; saved, too. Members choose
-            by different ones: then only those that none has learned from.
+        families: those of the ``training``, and of the ``validation`` that chose the best epoch; saved as well. Members have
+            different validation families; those that no member was trained on are listed.
     """
 
     routines: ClassVar[tuple[Routines, ...]] = (COUNTING,)

@@ -1,7 +1,8 @@
 """The network of CDMPP (section 5.1) as functions of weights, written once for NumPy and torch, as in ``scoring.py``.
 
-Leaves pass a Transformer encoder, one linear layer for each number of leaves makes one embedding of them, a small network
-embeds the device, and a decoder says what the sum of both takes. Programs of one batch have equally many leaves.
+The leaves of a program pass a Transformer encoder; a linear layer, one for each number of leaves, makes one embedding of
+them; a small network embeds the device; a decoder predicts the time from the sum of both embeddings. Programs of one batch
+have equally many leaves.
 """
 
 import math
@@ -37,18 +38,17 @@ class Shape:
     """How large the network is, and which variant. The defaults train on two cores in an hour or two.
 
     Attributes:
-        leaf, device: numbers a leaf, and a device with what is known of operands and compiled code.
+        leaf, device: length of the vector of a leaf, and of that of a device (with operands and compiled code).
         width: of the encoder; heads: of its attention; layers: of the encoder; inner: width within a layer.
         embedding: length of the embedding of a program, and of a device.
-        leaf_bins, bins: of each number of a leaf, and of a device, operands and compiled code, see ``told``; 0: the number
-            alone is read.
-        context: width of the layers that read these numbers, the first of them and ``deep`` more, each of which adds to the
-            one before.
+        leaf_bins, bins: bins into which each number of a leaf, and of a device, is encoded, see ``encode_rows``; 0: none,
+            the number itself is read.
+        context: width of the layers that read the device's numbers: one layer and ``deep`` residual ones.
         decoder: widths of the decoder's layers.
-        joining: ``counts``: the paper's, a linear layer for each number of leaves; of numbers that are not in ``counts``
-            means and maxima over leaves take its place. ``sum``: each leaf passes the decoder on its own, and their seconds
-            are added: what is said of a leaf holds in programs with more of them, too. It is how much longer the leaf takes
-            than at the device's best rates.
+        joining: ``counts``, as in the paper: a linear layer for each number of leaves in ``counts``; for other numbers, the
+            mean and the maximum over leaves. ``sum``: the decoder predicts each leaf alone, as a factor over its time at the
+            device's best rates, and the seconds are added, so that it also works for programs with more leaves than any in
+            the training data.
         counts: numbers of leaves that have a layer.
         positions: whether a leaf's position in the tree is an input.
     """
@@ -172,10 +172,10 @@ def embed(
 
 
 def decode(shape: Shape, weights: Mapping[str, Any], embedded: Any, work: Any, library: Any) -> Any:
-    """Return what the network says of n embeddings: (n,), a label; or where leaves are summed the log of microseconds.
+    """Return the prediction for n embeddings, (n,): a label, or the log of microseconds where leaves are summed.
 
     Args:
-        work: (n, leaves), see `estimate_leaf_times`: where leaves are summed, the network says how much longer each takes.
+        work: (n, leaves), see `estimate_leaf_times`: where leaves are summed, the network predicts factors over these times.
     """
     for k in range(len(shape.decoder)):
         embedded = _linear(weights, f"decoder{k}", embedded).clip(min=0)
@@ -193,10 +193,10 @@ def encoded(shape: Shape, order: np.ndarray) -> np.ndarray:
 def estimate_leaf_times(leaves: np.ndarray, devices: np.ndarray) -> np.ndarray:
     """Return the log of the microseconds that leaves would take at a device's best rates: (n, leaves) float32.
 
-    Operations and bytes one after the other, and ten billion executions a second: a scale, not a bound. A rate that is not
-    known is left out. Where a compiler was asked, leaves share the cycles of the code that it made instead. Of the device's
-    cores a leaf has those that its parallel loops can keep busy: in their last round some may have nothing to do. Cycles of
-    code for a GPU are those of all of it, and its blocks are dealt out already.
+    The times of operations, of bytes, and of loop iterations (ten billion a second) are added: a scale, not a bound. A rate
+    that is not known is left out. If the program was compiled, the cycles of its code, divided among the leaves, are used
+    instead. They are divided by the cores that the leaf's parallel loops can keep busy, where some may be idle in the last
+    round. Cycles of GPU code already are those of the whole GPU.
 
     Args:
         leaves: (n, leaves, fields), devices: (n, fields), not standardised.
@@ -236,8 +236,8 @@ def scales_of(
 ) -> dict[str, np.ndarray]:
     """Return means and deviations of (n, fields) leaves and (m, fields) devices; what never varies keeps its scale.
 
-    ``leaf.knots`` and ``device.knots``, (bins + 1, fields), are the ends of ranges of each number that equally many rows lie
-    in.
+    ``leaf.knots`` and ``device.knots``, (bins + 1, fields), are quantiles of each number: the ends of bins with equally many
+    rows.
     """
     found: dict[str, np.ndarray] = {}
     for name, rows, count in (("leaf", leaves, leaf_bins), ("device", devices, bins)):
@@ -256,9 +256,9 @@ def standardised(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) 
 def encode_rows(rows: np.ndarray, scales: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """Return (..., fields) rows of ``leaf`` or ``device`` as networks read them: standardised, then their places in bins.
 
-    That is 0 below a bin, 1 above, and in between how far the number has come. Of them a linear layer makes any function
-    with corners at the knots, where it makes a line of the number itself (Gorishniy et al., On Embeddings for Numerical
-    Features in Tabular Deep Learning, 2022, section 3.1).
+    The value for a bin is 0 if the number is below it, 1 if above, and in between the share of the bin that lies below the
+    number. With them a linear layer can represent any function that is linear within bins, instead of a linear function
+    only (Gorishniy et al., On Embeddings for Numerical Features in Tabular Deep Learning, 2022, section 3.1).
 
     Returns:
         (..., (1 + bins) * fields) float32.

@@ -31,13 +31,13 @@ class Measured:
     """One program on one device.
 
     Attributes:
-        task: id of what it computes; networks: those with the task.
+        task: id of the computation; networks: names of the networks that contain it.
         device: name; hardware: what it is made of.
         text: of the program's loop tree; ast: made of it.
         config: of the schedule, as text.
         flops, bytes: of the task, whatever the schedule.
-        seconds: that it took; of a program that was timed several times the least, for others only slow it down.
-        again: all those times.
+        seconds: its time; the least if it was timed several times, since other processes can only slow it down.
+        again: all these times.
     """
 
     task: str
@@ -186,9 +186,9 @@ class Programs:
         return known, held
 
     def divided(self, share: float, rng: np.random.Generator) -> tuple["Programs", "Programs"]:
-        """Return (first, second): whole networks are drawn until the tasks that only they have are ``share`` of all.
+        """Divide tasks in two: networks are drawn at random until the tasks that only they have are a ``share`` of all.
 
-        So the second is as foreign to the first as a held-out network is. Tasks that have no network count as one each.
+        These tasks are the second part, as unlike the first as those of a held-out network. A task alone counts as one.
         """
         of = {task: networks or {task} for task, networks in self._networks().items()}
         names = sorted(set().union(*of.values())) if of else []
@@ -226,8 +226,8 @@ class Programs:
         """Return Spearman's correlation between the times of the programs that two devices have in common; NaN: too few.
 
         Args:
-            within_tasks: of times by their geometric mean over the task. Tasks of different size rank alike anywhere; this
-                says whether schedules do.
+            within_tasks: divide times by the geometric mean of their task first. Large tasks take longer than small ones on
+                any device; this shows whether the schedules of a task rank alike.
         """
         from tensorwise.model.metrics import spearman
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @final
 class RandomModel(CostModel):
-    """Predicts scores in [0, 1) by lot: the same for the same seed, workload, config and device.
+    """Predicts random scores in [0, 1), always the same for the same seed, workload, config and device.
 
     Args:
-        seed: chooses the lots.
+        seed: of the random scores.
     """
 
     kind: ClassVar[str] = "random"

@@ -78,8 +78,8 @@ class RankingModel(NeuralCostModel):
     def fit(self, records: Iterable[Record]) -> None:
         """Learn the order of the configs of each workload.
 
-        Of censored and failed configs only those that were faster for certain are learned. Records of other spaces and of
-        other tables of choices are ignored.
+        Of censored and failed configs, only what is certain is learned: that faster ones are faster. Records of other
+        spaces and of other tables of choices are ignored.
 
         Raises:
             InputError: nothing can be compared, there is no function for patterns, the loss grew beyond all bounds, or the
@@ -154,7 +154,8 @@ class RankingModel(NeuralCostModel):
     def score(self, pattern: np.ndarray, configs: np.ndarray) -> np.ndarray:
         """Return scores as far as they can be known without the workload itself, lower is better: float64, (n,).
 
-        That is less than ``predict`` knows, which sees loops, and takes microseconds, in float32: walks go by it.
+        They are less accurate than those of ``predict``, which also reads the loops, but take microseconds, in float32: for
+        walks through a graph of configs.
 
         Args:
             pattern: what `embed_pattern` returned.
@@ -174,7 +175,7 @@ class RankingModel(NeuralCostModel):
         return np.concatenate([scoring[LAST][:, :, 0] for scoring in self._scorings])
 
     def with_last_layers(self, weights: np.ndarray) -> "RankingModel":
-        """Return the model with other last layers; embeddings, and graphs made of them, stay what they are.
+        """Return the model with other last layers. Embeddings, and graphs made of them, remain valid.
 
         Args:
             weights: float64, as ``last_layers``.

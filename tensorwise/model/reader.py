@@ -1,8 +1,8 @@
-"""Reader: the configs of one space as numbers that mean the same for every device, as far as anything does.
+"""Reader: turns the configs of one space into numbers that have the same meaning on every device, as far as possible.
 
-COGNATE (section 3) reads a config in two parts. What all devices have, strip-mined loops, is shared: a mapper, a table of
-the space, says what a config's loops are. What only this device has is its own: an autoencoder, trained for the device and
-the operation, makes as many numbers of it as of any other device's. Ours adds what the loops touch of the pattern.
+COGNATE (section 3) reads a config in two parts. The shared part is strip-mined loops, which all devices have: the space's
+mapper translates a config into loops. The other part is the choices that only this device has: an autoencoder, trained for
+the device and the operation, encodes them in a fixed number of numbers. We add counts of what the loops touch of a pattern.
 """
 
 import itertools
@@ -44,8 +44,8 @@ class Reader:
     Attributes:
         table: of the space.
         mapper: how configs are read as strips; None: nothing is shared.
-        layers: of the latent encoder; without any, a device's own choices are not seen.
-        footprints: whether what strips touch of a pattern is counted.
+        layers: of the latent encoder; if empty, the choices that only this device has are ignored.
+        footprints: whether to count which elements of operands the loops touch.
     """
 
     table: Table
@@ -87,10 +87,10 @@ class Reader:
         return groups_of(records, space, self.table, lambda one, configs: self.encode(known(one), configs))
 
     def own(self, configs: Sequence[Mapping[str, Value]]) -> np.ndarray:
-        """Return the choices that strips do not show, one number for each value: float32, (configs, width).
+        """Return the choices that loops do not express, one-hot: float32, (configs, width).
 
-        An unknown value is an equal part of each known one. Barriers and reordering are there as well: strips show them, but
-        not whatever else they do on a device.
+        An unknown value is encoded as an equal share of each known one. Barriers and reordering are included: the loops
+        express them, but not all that they change on a device.
 
         Raises:
             InputError: the table does not read a config; see `Table.encode`.

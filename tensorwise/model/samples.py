@@ -44,8 +44,8 @@ class Training:
         margin: of the hinge; of the ratio, how far off an error ceases to count squared.
         validation: share of the families that are kept back to decide when to stop; 0 keeps none back. With a single
             family none is.
-        averaged: of the weights of all steps a mean counts, in which each step's weigh so many times what the next one's do;
-            0: the last step's.
+        averaged: decay of the moving average of the weights over all steps, which is the result (see ``Averaged.kept``);
+            0: the weights of the last step.
         patience: epochs without a lower validation loss after which training stops.
         seed: draws first weights, validation families, the order of workloads and their batches.
         checkpoint_s: seconds between two checkpoints; one is written after each epoch besides.
@@ -184,10 +184,10 @@ class Group:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """For each pair of configs 1 where the first is known to be slower, -1 where faster, 0 otherwise: (n, n) float32.
+        """Return for each pair of configs 1 if the first is known to be slower, -1 if faster, else 0: (n, n) float32.
 
-        A time that is a lower bound is only known to be slower than faster ones; one that failed is slower than all that
-        did not.
+        A lower bound proves only that a config is slower than those with times below it; a config that failed counts as
+        slower than all others.
         """
         slower = (self.seconds[:, None] > self.seconds[None, :]) & self.exact[None, :]
         signs: np.ndarray = slower.astype(np.float32) - slower.T.astype(np.float32)
@@ -201,9 +201,9 @@ class Group:
 
     @cached_property
     def ratios(self) -> np.ndarray:
-        """log2 of each time over that of the default config, or over one second where that is not known: (n,) float32.
+        """Return log2 of each time over that of the default config, or over one second if that is not known: (n,) float32.
 
-        A bound where not exact. A config that failed counts as no faster than the slowest measured one.
+        If a time is a lower bound, so is its ratio. A config that failed counts as no faster than the slowest measured one.
         """
         slowest = self.seconds[self.exact].max(initial=SHORTEST_S)
         unit = 1.0 if math.isnan(self.default_s) else self.default_s
@@ -252,7 +252,7 @@ def moments(rows: np.ndarray) -> dict[str, np.ndarray]:
 def standardised(numbers: np.ndarray, by: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return numbers with mean 0 and deviation 1 over the training workloads: float32.
 
-    What lies further out than any workload that was learned from is drawn in: networks do not extrapolate.
+    Numbers outside the range of the training workloads are set to its nearest end, since networks do not extrapolate.
     """
     result: np.ndarray = ((numbers - by["mean"]) / by["std"]).clip(-MOST_DEVIATIONS, MOST_DEVIATIONS)
     return result.astype(np.float32)
@@ -268,9 +268,9 @@ def groups_of(
 ) -> list[Group]:
     """Return the groups of those records that can be learned from, in the order of their first records.
 
-    Configs are compared within a job only, where they were measured within minutes. Left out are configs that the table does
-    not read, and jobs that were lost as a whole, which says nothing about a config. The family is the one that collection
-    noted, else the workload itself.
+    Configs are compared within a job only, whose times were measured within minutes. Configs that the table cannot read are
+    left out, and jobs that were lost as a whole, which tells nothing about a config. The family is the one in the records,
+    else the workload itself.
 
     Args:
         records: of any jobs.
@@ -328,8 +328,8 @@ class Times:
     """What a job's records say of its configs.
 
     Attributes:
-        seconds: float64, (n,): of each config the median. Where the ratio to the default config was taken in interleaved
-            rounds, so much of ``default_s``. Where there is no time, the highest lower bound.
+        seconds: float64, (n,): of each config the median time. If its ratio to the default config was measured in
+            interleaved rounds, that ratio times ``default_s``. If it has no time, its highest lower bound.
         exact: bool, (n,): whether it is a time.
         errors: float64, (n,): standard error of the natural logarithm of each ratio; NaN without rounds.
         default_s: median seconds of the default config; NaN where collection noted none.

@@ -1,9 +1,9 @@
 """From configs and an embedded pattern to scores: WACO's program embedder and runtime predictor (figures 4-1, 4-6).
 
-And from numbers to a pattern's embedding, for networks that see nothing else.
+It also computes the embedding of a pattern for networks that read nothing but numbers about it.
 
-Written once for NumPy and torch: it uses only operators and methods that arrays and tensors share. So training has
-gradients, and searching needs no torch.
+It is written once for NumPy and torch, with operators and methods that arrays and tensors share: so training has gradients,
+and searching needs no torch.
 """
 
 import itertools
@@ -57,9 +57,9 @@ def initial(form: Form, rng: np.random.Generator, heads: int = 1) -> dict[str, n
 
 
 def with_unknown_rows(weights: Mapping[str, np.ndarray], form: Form) -> dict[str, np.ndarray]:
-    """Return weights whose lookup table has a row for the unknown values of each listed param, behind the learned rows.
+    """Return the weights with one more row of the lookup table for each listed param, for its unknown values.
 
-    It is the mean of the rows of all values that are known. None is learned, so that a model of any age has them.
+    That row is the mean of the rows of the known values. It is computed and not learned, so older models have it, too.
     """
     values, first, means = weights["values"], 0, []
     for rows in form.rows:
@@ -88,7 +88,7 @@ def embed(weights: Mapping[str, Any], configs: Encoded) -> Any:
 
 
 def seen_last(weights: Mapping[str, Any], pattern: Any, configs: Any, nests: Any = None) -> Any:
-    """Return what the last layer of each predictor sees of n configs on one pattern: (heads, n, HEAD[2]).
+    """Return the inputs of the last layer of each predictor for n configs on one pattern: (heads, n, HEAD[2]).
 
     Args:
         weights: as for ``embed``.
@@ -115,7 +115,7 @@ def score(weights: Mapping[str, Any], pattern: Any, configs: Any, nests: Any = N
 
 
 def look(weights: Mapping[str, Any], numbers: Any) -> Any:
-    """Return the embedding of a workload as one of the networks BLIND does: (EMBEDDING,).
+    """Return the embedding of a workload by one of the networks in BLIND, which read numbers only: (EMBEDDING,).
 
     Args:
         weights: the network's state by name, as torch names it.

@@ -1,7 +1,7 @@
-"""Table: what a model keeps of a Space to read its configs, without the Space: values by number, orders as matrices.
+"""Table: the part of a Space that a model keeps, so that it can encode configs without the Space.
 
-A table outlives its space (decision 0128). Params and items of orders that the table does not have are ignored. A value that
-it does not have, and a Param that a config does not have, are read as unknown: as the mean of all that the table knows.
+A table remains usable when its space changes (decision 0128). Params and items of orders that it does not have are ignored.
+A value that it does not have, or a Param missing from a config, is encoded as unknown: as the mean of all known values.
 """
 
 import json
@@ -35,12 +35,12 @@ class Encoded:
     """Configs as a network takes them.
 
     Attributes:
-        values: int64, (configs, listed params): rows of one lookup table for all params. Behind the rows that weights are
-            learned for follows one row for each listed param, for its unknown values.
+        values: int64, (configs, listed params): rows of one lookup table for all params. After the rows with learned weights
+            comes one row for each listed param, for its unknown values.
         orders: for each permutation float32, (configs, items * items + 1): row-major item x place, and 1 if it applies.
-            Other models have other numbers of configs there.
-        nests: float32, (configs, numbers): what their loops do on one workload; None where that is not known. No part of a
-            config's embedding, which is the same for all workloads.
+            Other models keep other numbers about configs there.
+        nests: float32, (configs, numbers): counts of what the loops do on one workload; None if not known. They are not part
+            of a config's embedding, which is the same for all workloads.
     """
 
     values: np.ndarray
@@ -63,7 +63,7 @@ class Form:
 
     Attributes:
         id: content id of what decides how configs are encoded.
-        rows: for each column of ``values`` the rows of the lookup table that are learned: "does not apply", then the values.
+        rows: for each column of ``values``, how many learned rows the lookup table has: "does not apply", then the values.
         orders: the width of each of ``orders``.
         nest: columns of ``nests``.
     """

@@ -58,10 +58,10 @@ class Trainer:
         checkpoint: file to go on from and to keep up to date; None keeps none.
         progress: called after each epoch.
         device: torch's name of where to compute: ``cpu``, ``cuda``.
-        heads: predictors that share the embeddings. Each learns from other families (a bootstrap), so that where they
-            disagree little is known.
-        start: what `run` of an earlier training returned; this one goes on from there. None: weights are drawn.
-        blinded: share of the steps in which what is known of configs on the workload is hidden.
+        heads: number of predictors that share the embeddings. Each is trained on a random sample of the families (a
+            bootstrap), so that their disagreement measures uncertainty.
+        start: arrays that `run` of an earlier training returned, to continue from. None: weights are drawn.
+        blinded: share of the steps in which ``Encoded.nests`` is hidden, so that the model works without it, too.
 
     Attributes:
         history: epochs so far.

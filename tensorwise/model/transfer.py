@@ -1,7 +1,7 @@
 """TransferModel: COGNATE's cost model. It is trained on one device and fine-tuned on a few samples of another.
 
-The pattern's network, the strips and what they touch of the pattern mean the same everywhere; only the latent encoder is
-made anew for another device. Fitting needs torch; with the network ``statistics`` predicting needs NumPy only.
+The network of the pattern, the loops and the counts of what they touch have the same meaning on every device; only the
+latent encoder is trained anew for each. Fitting needs torch; with the network ``statistics``, predicting needs NumPy only.
 """
 
 import os
@@ -31,7 +31,7 @@ TUNING: Final = Training(epochs=100, learning_rate=1e-3, batch=64, loss="ratio",
 
 @final
 class TransferModel(NeuralCostModel):
-    """Predicts scores for the configs of one device, and can go on to learn those of another.
+    """Predicts scores for the configs of one device, and can be fine-tuned for another.
 
     Args:
         space: whose configs are read; or a reader that was made before.

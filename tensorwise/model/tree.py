@@ -1,6 +1,6 @@
-"""Tree: a binary decision tree that scikit-learn trains and nobody else needs it for: JSON, Python, NumPy and C.
+"""Tree: a binary decision tree. scikit-learn trains it; JSON, Python, NumPy and C read and evaluate it without scikit-learn.
 
-Nodes stand in the order of a walk that goes below first, so that the node below stands right behind its parent.
+Nodes are numbered in depth-first order, the child for values below the threshold first, right after its parent.
 """
 
 import ctypes
@@ -90,7 +90,7 @@ class Tree:
         )  # fmt: skip
 
     def without_idle_questions(self) -> Self:
-        """Return the tree that says the same, without questions below which all leaves say the same.
+        """Return an equal tree without questions whose leaves all have the same value.
 
         >>> tree = Tree.checked([0, 1, -1, -1, -1], [2.5, 9, 0, 0, 0], [4, 3, 0, 0, 0], [0, 0, 7, 7, 8], fields=2)
         >>> shorter = tree.without_idle_questions()

@@ -50,8 +50,8 @@ def place_chain(cost: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the devices, (steps,) int32, and the seconds of the best placement of a chain, in O(steps x devices^2).
 
     Args:
-        cost: (steps, devices) float64: seconds of each step on each device; infinite where it cannot run. What is
-            brought to the first step and home from the last is part of it.
+        cost: (steps, devices) float64: seconds of each step on each device; infinite where it cannot run. Moving operands
+            to the first step and the result home from the last one is included.
         move: (steps - 1, devices, devices) float64: seconds to move a step's result from one device to another.
 
     Compiled, or in plain Python where there is no compiler.

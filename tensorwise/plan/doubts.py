@@ -24,7 +24,7 @@ USUAL_BATCHES: Final = (1,)
 def doubts(
     graph: TaskGraph, programs: Sequence[CompactAst], model: LatencyModel, hardware: Hardware
 ) -> dict[str, float]:
-    """Return the reasons for which an interval is wider than the model's own, and by which factor each.
+    """Return the reasons to widen a model's interval for these programs, each with the factor by which it is widened.
 
     Args:
         programs: those that run.

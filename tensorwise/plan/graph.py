@@ -130,8 +130,8 @@ class Step:
         seconds: device -> seconds of its fastest version there, operands in place; where it cannot run it is left out.
         result_bytes: size of what it returns.
         after: names of the steps whose results it reads, in the order of its arguments.
-        given_bytes: what it reads besides, from home.
-        calls: device -> what computes it there; needed only to run a plan.
+        given_bytes: bytes of operands that it reads from the home device.
+        calls: device -> function that computes the step there; needed only to run a plan.
     """
 
     name: str

@@ -16,7 +16,7 @@ SIZES_BYTES: Final = tuple(4**power for power in range(6, 14))
 def measured_link(source: str, target: str, move: Call, make: Callable[[int], Any]) -> Link:
     """Return a link with the latency and the bandwidth that ``move`` shows.
 
-    They are those of the line through the times of ``SIZES_BYTES``, each of which counts by its relative error.
+    A line is fitted to the times of ``SIZES_BYTES`` with least relative errors.
 
     Args:
         source: name of a device.

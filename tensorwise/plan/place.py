@@ -48,12 +48,12 @@ class Placement:
 
 
 def place(graph: StepGraph, network: Network, *, most_entries: int = MOST_ENTRIES) -> Placement:
-    """Return the placement that takes least, or a good one with a bound where the graph is too entangled.
+    """Return the fastest placement; for a graph too wide to solve exactly, a good one with a lower bound of the best.
 
     Args:
         graph: what to place.
         network: where.
-        most_entries: of a table; smaller ones are quicker and give a larger gap.
+        most_entries: largest size of a dynamic-programming table; smaller ones are faster and give a larger gap.
 
     Raises:
         InputError: some step can run nowhere, its operands cannot be brought there, or the graph is too large.

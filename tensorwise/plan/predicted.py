@@ -35,9 +35,9 @@ class NetworkLatency:
         seconds: of a run; low, high: ends of its interval, see `Latencies.together`; NaN where the model has none.
         events: when which program runs.
         chosen: task -> the number of its program that is predicted to be the fastest: the one that runs.
-        left_out: operators that are no tasks, and take time that is not in ``seconds``; ``high`` is infinite then.
+        left_out: operators that are no tasks, so that their time is missing in ``seconds``; ``high`` is infinite then.
         doubts: why the interval is wider than the model's own (see `tensorwise.plan.doubts`).
-        covers: share of sums of held-out networks' programs that lay within the model's intervals; None: never judged.
+        covers: share of held-out networks whose summed times lay within the model's intervals; None: never evaluated.
     """
 
     network: str
@@ -98,7 +98,7 @@ def predicted(
 def covered_networks(model: LatencyModel) -> float | None:
     """Return the share of held-out networks' times that lay within the model's intervals; None where nobody looked.
 
-    Of a model that was adapted it is not known: what its card says was judged before.
+    For an adapted model it is not known, since its card was written before the adaptation.
     """
     held = None if "adapted" in model.card else model.card.get("judged")
     summed = held.get("together") if isinstance(held, Mapping) else None

@@ -105,8 +105,8 @@ class PlacementPlan:
         """Compute it.
 
         Args:
-            operands: what each step is called with that reads no other step; moved to its device if it has
-                ``given_bytes``. What other steps are given besides, their callables bring themselves.
+            operands: for each step that reads no other step, its arguments; moved to its device if it has ``given_bytes``.
+                Further arguments of other steps must be bound in their callables.
             observe: called with each event as it was.
 
         Returns:

@@ -1,6 +1,6 @@
 """How loops reach the levels of the sparse operands, decided without emitting a loop.
 
-Lowering goes the same way with expressions in hand (``lower/nest.py``, ``lower/resolve.py``)::
+Lowering takes the same decisions while it emits code (``lower/nest.py``, ``lower/resolve.py``)::
 
     for each loop, outermost first: a level that lists coordinates on its axis, and whose parents are reached, leads it,
         or else it runs over its dense range

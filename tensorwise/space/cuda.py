@@ -1,7 +1,7 @@
 """The space of NVIDIA GPUs: G-Sparse's choices (section III-D) for any einsum with one sparse operand, and further ones.
 
-Descriptions of sizes give the paper's names: kMTile, kNTile, kNnzTile, kNRegTile, kLaneWidth. The threads, registers and
-shared memory of a block are a budget. Each choice limits the later ones, so no invalid config is proposed.
+The ``doc`` of a size gives the paper's name for it: kMTile, kNTile, kNnzTile, kNRegTile, kLaneWidth. The threads, registers
+and shared memory of a block are limited, so each choice narrows the later ones, and no invalid config is proposed.
 """
 
 from collections import ChainMap
@@ -43,7 +43,7 @@ OTHER_REGISTERS: Final = 32
 @final
 @dataclass(frozen=True)
 class GpuSpec:
-    """What programs can have of a GPU; see ``device/machines/devices/*.toml``.
+    """The limits of a GPU for a program; see ``device/machines/devices/*.toml``.
 
     Attributes:
         name: as the GPU calls itself, or a part of it.

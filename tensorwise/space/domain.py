@@ -93,9 +93,9 @@ INACTIVE = Listed((None,))
 
 @final
 class Later(Domain):
-    """A domain of which one value is known, and the others are found when somebody asks for them.
+    """A domain of which one value is known; the others are computed when they are first asked for.
 
-    For what takes longer to find than a call of a small kernel: a default config has the value known, and does not wait.
+    For domains that take longer to compute than a call of a small kernel. A default config takes the known value at once.
 
     Args:
         sure: the value that is known.

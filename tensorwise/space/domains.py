@@ -1,8 +1,8 @@
-"""Domains of a space for one workload, found again by the choices that decided them.
+"""A cache of the domains of a space for one workload.
 
-A search asks for the domain of every Param for each config that it makes or judges, and what ``narrow`` computes depends
-on few of the earlier choices. Which ones it looks at, and in which order, depends only on what it has found so far: so
-they are a tree, whose leaves are domains.
+A search asks for the domain of every Param for each config that it makes or judges, but ``narrow`` reads only a few of the
+earlier choices. Which one it reads next depends only on the values that it has read before. So the cache is a tree: each
+node is a choice that is read, each branch one of its values, each leaf a domain.
 """
 
 from collections.abc import Iterator, Mapping

@@ -50,9 +50,9 @@ class Param(abc.ABC):
         binds: when the choice takes effect - at each ``call``, when the operand is ``pack``-ed or when
             the kernel is ``compile``-d. Configs that differ in call-bound choices share a kernel.
         doc: what it does, its unit, and the reason for its range.
-        narrow: (earlier choices, workload) -> allowed values, or None where it does not apply. They decide it alone: a
-            Space finds what it gave again by the choices that it looked at (``domains.py``). ``Later`` where finding them
-            takes long, and one of them is certain.
+        narrow: (earlier choices, workload) -> allowed values, or None where it does not apply. It must depend on nothing
+            else, since a Space caches its results by the choices that it read (``domains.py``). It may return ``Later``
+            where computing the values takes long and one of them is known.
         prefer: the value that a default config takes where it is allowed (else the nearest one); may be
             a function of (earlier choices, workload). None: the kind's own first value.
     """

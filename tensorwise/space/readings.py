@@ -1,4 +1,4 @@
-"""What a config of the CPU's space says; most can be asked while later choices are still open.
+"""Functions that read a config of the CPU's space: splits, loops, formats. Most accept a config that is not complete yet.
 
 Loops are named i1 and i0 throughout: i0 runs inside the parts of index i, i1 over them. An index split by 1 has
 the loop i1 only.
@@ -100,7 +100,7 @@ def present(loops: tuple[str, ...], config: Earlier) -> tuple[str, ...]:
 def nest(config: Earlier) -> tuple[str, ...]:
     """Return the loops of the nest in their order.
 
-    Of a list's indices, and where entries are found by number, only the outermost one has a loop.
+    A coordinate list, or entries found by number, have one loop, named after the outermost index; other indices have none.
     """
     order = strings(config["order"])
     if config["layout"] not in ("list", "numbers"):

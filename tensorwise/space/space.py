@@ -2,8 +2,8 @@
 
 A Space is a tuple of Params in the order in which they are chosen, a few Rules and one function
 ``program``. A config is built by one walk over the table: each Param's domain is computed from the
-choices before it, then a value of that domain is taken. Default, sample, mutate, cross and repair are
-this walk with different ways of taking the value.
+choices before it, then a value of that domain is taken. ``default``, ``sample``, ``mutate``, ``cross`` and repair are
+this walk with different rules for which value is taken.
 """
 
 import abc
@@ -161,7 +161,7 @@ class Space(abc.ABC, Generic[Made]):
         return config, self.log_probability(config, workload)
 
     def log_probability(self, config: Mapping[str, object], workload: "Workload") -> float:
-        """Return the natural logarithm of the probability with which a walk takes ``config``.
+        """Return the natural logarithm of the probability that ``sample`` draws ``config``.
 
         Sampling is *not* uniform over configs: those behind wide domains are rarer. Weights
         proportional to exp(-log_probability) make a sample count as uniform. Configs that rules refuse
@@ -342,9 +342,9 @@ class Space(abc.ABC, Generic[Made]):
     def encode(self, config: Mapping[str, object], workload: "Workload") -> np.ndarray:
         """Return ``config`` as a float32 vector as long as ``encoding_names``, whatever the config.
 
-        Choices are one-hot, powers of two logarithms, orders matrices; a choice that does not apply
-        is zeros and a mask bit of zero. Numbers lie between about 0 and 1, so that the Euclidean
-        distance of two encodings says how unlike two configs are.
+        Choices become one-hot vectors, powers of two logarithms, orders matrices; a param that does not apply becomes
+        zeros and a mask bit of zero. Numbers lie between about 0 and 1, so that the Euclidean
+        distance of two encodings measures how different two configs are.
 
         Raises:
             InputError: unknown or missing names, or values that their params can never take.
@@ -361,7 +361,7 @@ class Space(abc.ABC, Generic[Made]):
     def tokens(self, config: Mapping[str, object]) -> np.ndarray:
         """Return ``config`` as an int64 vector for embedding tables, as long as ``token_sizes``.
 
-        A choice is 1 + its place in the range, an order is 1 + the place of each item, 0 is inactive.
+        A choice becomes 1 + its index among the values, an order 1 + the position of each item, an inactive param 0.
 
         Raises:
             InputError: as ``encode``.

@@ -52,7 +52,7 @@ class Strips:
 @final
 @dataclass(frozen=True)
 class Processors:
-    """Who walks along the strips, as far as what they do can be counted.
+    """The processors of a device, as far as counting their work and memory traffic needs.
 
     Attributes:
         lanes: processors that take panels of rows in turn.
@@ -83,14 +83,14 @@ class Mapper:
     """How a space's choices are read as strips.
 
     Attributes:
-        splits: the Params that say how i, j and k are split, several with ``*`` between them: their product; one that does
-            not apply is left out of it. What is no number is the whole extent, and so is what no Param splits, which has
-            an empty name.
+        splits: names of the Params that give the inner extents of i, j and k. ``a*b`` is the product of two Params, of which
+            one that does not apply is left out. A value that is no number means the whole extent; an empty name means
+            that no Param splits the index.
         order: the Param on which the order of loops depends.
-        orders: its values -> the loops; empty where the value itself is an order of the space's own loops.
-        loops: the space's loop -> ours, for those values.
+        orders: its values -> the loops. Empty where the Param's value is itself an order of the space's own loops,
+        loops: which this maps to ours.
         move: the Param on which the order of rows and columns depends.
-        moves: its values -> orders of rows and of columns. Of values that are not listed a text is the order of rows.
+        moves: its values -> orders of rows and of columns. A text that is not listed is taken as the order of rows.
         processors: of the device.
     """
 
@@ -105,8 +105,8 @@ class Mapper:
     def strips(self, workload: Workload, config: Mapping[str, Value]) -> Strips:
         """Return ``config`` as loops over ``workload``.
 
-        A Param that ``config`` lacks splits nothing, moves nothing, and orders loops as its first known value does. Unknown
-        loops and unknown orders of rows are left out.
+        If ``config`` lacks a Param of the mapper, nothing is split or moved by it, and loops are in the order of its first
+        known value. Unknown loops and unknown orders of rows are left out.
         """
         extents = [workload.sizes[index] for index in modes(workload)]
         i, j, k = (

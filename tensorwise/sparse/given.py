@@ -1,7 +1,7 @@
-"""The arrays of a matrix as SciPy keeps them, and the entries of the matrix that a product is about.
+"""The arrays of a SciPy matrix, and the entries of the matrix M of a product ``M @ x``.
 
-A search knows one kind of product, ``M @ x``: M is the array, or its transpose where the operation says so. A CSR array
-multiplied as it is, and a CSC array multiplied transposed, are row-major as they lie.
+A search only knows products ``M @ x``. M is the array, or its transpose if the operation's name ends in ``_t``. If a CSR
+array is multiplied as it is, or a CSC array transposed, its entries already are in row-major order.
 """
 
 import json

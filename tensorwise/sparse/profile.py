@@ -1,7 +1,7 @@
 """Which sparse arrays spend most time in products: a table for programs that hold no array of ours, as under the patch.
 
-Products count their calls and time them anyway. A profile reads that at its end, and of products that are gone when they go:
-it keeps no array alive, and a call takes no longer.
+Products count and time their calls anyway. A profile reads these numbers at its end, or when a product is deleted. So it
+keeps no array alive, and calls take no longer.
 """
 
 import gc

@@ -1,7 +1,7 @@
-"""Families by origin: whatever was made of a matrix or graph is of its family, in whichever group a corpus lists it.
+"""Families by origin: everything derived from a matrix or graph belongs to its family, whatever group a corpus lists it in.
 
-A corpus may list a graph and its tensor, or a matrix and its normal equations, in two groups. Augmented patterns, and
-tensors that are made of a matrix, have its name before a ``~``: its family is theirs.
+A corpus may list a graph and a tensor made from it, or a matrix and its normal equations, in two groups. Augmented patterns
+and tensors made from a matrix are named ``MATRIX~HOW`` and belong to the family of the matrix.
 """
 
 import tomllib

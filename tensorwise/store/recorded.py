@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 @final
 class RecordedDevice(Device):
-    """Answers what a device once measured; what was never measured is ``refused``.
+    """Replays the measurements of a device from its records; a config without a record is ``refused``.
 
-    Where a config was measured several times, the last record counts; those that were not taken alone
-    (`Record.is_isolated`) never do. The device has the id of the
-    one that was recorded, because its times are that device's.
+    If a config was measured several times, its last record counts; records of measurements beside other processes
+    (`Record.is_isolated`) are never used. This device has the id of the recorded one, because the times are that device's.
 
     Args:
         records: a Store (read once, now) or any records.

@@ -17,8 +17,8 @@ def split_families(
 ) -> dict[str, str]:
     """Divide families: family -> part.
 
-    Families go, in random order, to the part that lacks most of its share of the patterns. Every part gets at least
-    one family while there are families enough.
+    In random order, each family goes to the part that is furthest below its share of the patterns. Every part gets at least
+    one family if there are enough families.
 
     Args:
         families: the family of each pattern, repeated as often as there are patterns of it.

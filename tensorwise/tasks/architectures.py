@@ -1,6 +1,6 @@
 """Networks by name: real architectures with random weights, made from configs of ``transformers``; nothing is downloaded.
 
-Weights do not matter for what a network takes. Those that ``transformers`` lacks are built here, layer by layer.
+Run times do not depend on the weights. Networks that ``transformers`` lacks are built here, layer by layer.
 """
 
 from collections.abc import Callable, Mapping

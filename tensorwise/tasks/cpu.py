@@ -1,10 +1,10 @@
-"""This CPU as TVM's code uses it: an instruction set and a number of threads make a device.
+"""This CPU as a device for TVM's programs, given by an instruction set and a number of threads.
 
-Programs are compiled here and run in a forked process, so that one that dies or hangs costs itself only. Before each timed
-run the operands but the first are thrown out of the caches, as TVM's own measurements of networks do it: there weights were
-last used a whole pass ago, but the activations a moment ago. On a shared machine others slow a program down in most of its
-runs, and in each as much as it happens: the fastest run counts, of so many that the fastest ones agree. While the machine's
-cores are another's, too, all runs are slow alike: such times are waited out.
+Programs are compiled here and run in a forked process, so that one that crashes or hangs loses only its result. Before
+each timed run, operands but the first are evicted from the caches, as in TVM's own measurements: in a network, the weights
+were last used in the previous pass, but the activations just before. On a shared machine, other processes slow down most
+runs by varying amounts, so the fastest run is used, and runs are repeated until the fastest ones agree. While another
+virtual machine uses the same cores, all runs are equally slow; such periods are waited out.
 """
 
 import contextlib
@@ -278,7 +278,7 @@ def in_turns(
 ) -> list[Measurement]:
     """Time programs in turns until their rounds agree, or they had MAX_ROUNDS; see `fastest`.
 
-    Rounds during which the processors did less than OWN_CORE_SHARE of what they can count for nothing but the fastest run.
+    A round during which the processors reached less than OWN_CORE_SHARE of their peak is used for the fastest run only.
 
     Args:
         found: of each program its first run, or why it has none: that remains what is said of it.
@@ -374,7 +374,7 @@ def _timed(built: Any, given: Sequence[Any], threads: int, first: float, cold: b
 def keep_off_workers() -> None:
     """Keep this thread off the processors to which TVM has bound its workers, once there are any.
 
-    Linux may run it on one of them else, as long as it likes, and a program takes twice as long.
+    Otherwise Linux may run it on one of these for a long time, and the program takes twice as long.
     """
     if not hasattr(os, "sched_setaffinity"):
         return

@@ -65,9 +65,9 @@ class TaskGraph:
         name: of the architecture or file; batch: inputs at a time.
         nodes: the runs.
         source: id of the file's bytes, and of the shapes that were given; empty of an architecture.
-        unlowered: operators that are no tasks, so that what they take is not known, once for each run; None where a release
-            cut the network that did not look for them. dtypes: of operands, results and what is computed in between; None as
-            well.
+        unlowered: operators that are no tasks, one for each run, so that their time is not known. None if an old release,
+            which did not look for them, cut the network. dtypes: of operands, results and intermediate values; None
+            likewise.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A GPU of this machine, for programs of tasks that were staged: TVM is not needed here.
+"""A GPU of this machine that times staged programs of tasks; TVM is not needed here.
 
 The timed calls run one after the other, launched without waiting, on the same operands: so does a network whose weights
 fit into the L2 cache.

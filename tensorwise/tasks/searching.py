@@ -69,12 +69,12 @@ def search_schedules(
 
     Args:
         trials: programs that are measured, at most: of small tasks there are fewer.
-        guide: says which of the programs that are bred are measured: a name of ``GUIDES``, or a function that says what
-            they take, such as a LatencyModel, which learns nothing from the trials.
+        guide: chooses which candidates are measured: a name of ``GUIDES``, or a function that predicts their times, such as
+            a LatencyModel, which learns nothing from the trials.
         batch: programs that are measured at a time.
         population, generations: of the genetic search between two batches.
-        compiled: of each generation so many that a function puts first are compiled, and it is asked again: what a
-            compiler made of them tells more than their loops do.
+        compiled: if the guide is a function, compile so many of the candidates that it predicts to be fastest in each
+            generation and ask it again, since compiled code tells more than loops.
 
     Raises:
         InputError: an unknown guide, or no trials.

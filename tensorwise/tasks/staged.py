@@ -1,4 +1,4 @@
-"""Programs of tasks that are compiled on one machine, with TVM, and timed on another one, which has the GPU.
+"""Staged programs: compiled on one machine, with TVM, and timed on another one, which has the GPU.
 
 A file a task: ``tensorwise tasks stage`` writes it, ``tensorwise tasks collect --staged`` times what is in it. The latter
 needs CuPy, and no TVM.

@@ -56,9 +56,9 @@ _TAGS: Final = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y")
 def staged(
     task: Task, networks: Sequence[str], gpu: GpuSpec, samples: int, rng: np.random.Generator
 ) -> tuple[StagedTask, tuple[str, ...]]:
-    """Draw up to ``samples`` schedules of a task for a GPU, and compile them; return them, and why others are left out.
+    """Draw up to ``samples`` schedules of a task for a GPU and compile them; return the programs, and reasons for failures.
 
-    Left out are programs that cannot be compiled, or that take more than launches here have.
+    Programs that cannot be compiled, or need more resources than a launch may have, are left out.
 
     Raises:
         MissingExtraError: CuPy, which brings NVRTC, is not installed.
@@ -82,7 +82,7 @@ def stage(
 ) -> int:
     """Write a task's programs into a folder, unless they are there; return how many there are.
 
-    That none could be compiled is no answer: nothing is written then, and the next call tries again.
+    If none could be compiled, nothing is written, and the next call tries again.
 
     Args:
         found: the task's file; into: the folder.

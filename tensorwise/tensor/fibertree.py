@@ -17,7 +17,7 @@ MOST_CHILDREN, MOST_LINES = 8, 40
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Tensor:
-    """Entries kept in a format, made by ``pack``.
+    """A sparse tensor stored in a format; made by ``pack``.
 
     Attributes:
         format: the format.

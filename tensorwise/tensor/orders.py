@@ -61,7 +61,7 @@ def split_name(order: str) -> tuple[str, int]:
 
 @final
 class Places:
-    """Where the coordinates of a pattern's modes are stored, as far as that is cheap to know; each order is computed once.
+    """The order in which the coordinates of each mode are stored, where it is cheap to compute; each is computed once.
 
     Args:
         entries: the pattern.

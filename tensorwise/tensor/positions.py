@@ -1,7 +1,7 @@
 """How many positions the levels of a format will hold, known before anything is packed: counted in a sample of the entries.
 
-How full blocks, strips and slices are decides what a format is worth, and is a fact of the pattern: counted, no model has
-to learn it.
+How full blocks, strips and slices are decides whether a format is good for a pattern. Since it is counted here, models do
+not have to learn it.
 """
 
 import math
@@ -31,9 +31,9 @@ _Unit = tuple[str, int, str]
 class Positions:
     """Counts positions of formats in one pattern; what they share is counted once.
 
-    What is below a unit of the sample is as it is in the whole pattern, and there is as much more of it as there are more
-    entries. Units larger than a band (of a pattern of far more than SAMPLED_ENTRIES entries) are seen in part, and seem
-    emptier.
+    The sample consists of bands of the pattern. Counts are exact within a band and scaled by the share of entries sampled.
+    Blocks larger than a band (in patterns of far more than SAMPLED_ENTRIES entries) are cut, and so seem emptier than they
+    are.
 
     Args:
         entries: the pattern.

@@ -1,4 +1,4 @@
-"""What the assembler of a GPU says of machine code: registers of a thread, and memory for those that it could not keep.
+"""Resource use of GPU machine code, as its assembler states it: registers of a thread, and memory for spilled ones.
 
 Read from the code itself, a cubin, which is an ELF file with a section ``.nv.info`` of attributes; no tool and no GPU is
 needed. The attributes have one format since Fermi: an id, then 4 bytes or as many as it says.

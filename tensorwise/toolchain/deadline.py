@@ -1,7 +1,7 @@
-"""Until when work may go on, and how long it waited for others meanwhile.
+"""The deadline of the current work, and how long it has waited for other processes.
 
-A budget of wall time binds everything that is done for it: compilers, locks, other processes. They ask here how long they
-may take, so that nobody has to hand the time through. It belongs to the thread; `carried` takes it along into others.
+A budget of wall time applies to everything that is done for it: compilers, locks, other processes. They ask here how much
+time is left, so that it need not be passed as an argument. A deadline belongs to a thread; `carried` passes it to others.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ _WAITED: Final[ContextVar[Waited | None]] = ContextVar("tensorwise_waited", defa
 
 @contextlib.contextmanager
 def within(seconds: float, *, afresh: bool = False) -> Iterator[None]:
-    """Give what is done inside ``seconds`` from now on, and no more than there are left; ``afresh``: whatever is left.
+    """Limit the work inside to ``seconds`` from now, or to what is left of an outer limit (not if ``afresh``).
 
-    When it is left by an exception, as by Ctrl-C, time is up for threads that go on.
+    If an exception leaves the block, as by Ctrl-C, the time of threads that still run is over.
     """
     outer = None if afresh else _LIMIT.get()
     whole_s = seconds if outer is None or seconds < outer.left_s() else outer.whole_s

@@ -1,7 +1,7 @@
-"""What a forked child must not inherit: locks that threads held which the child does not have.
+"""Locks that are free in a forked child.
 
-A thread that was in a kernel when another one forked does not exist in the child: a lock that it held would never be given
-back there. Every lock of this package that somebody may wait for while calling it is made by `lock`, and is free in a child.
+A child has only the thread that forked. A lock that another thread held at that moment would never be released in the
+child. So every lock of this package that a call may wait for is made by `lock`, and is free in a child.
 """
 
 import os

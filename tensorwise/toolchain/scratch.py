@@ -1,7 +1,7 @@
-"""Temporary folders, and those that killed processes left: operands handed to a measuring process may be gigabytes.
+"""Temporary folders, and removing those of killed processes: operands for a measuring process may be gigabytes.
 
-A folder's name says whose it is: a process by its number and the time of its start, and the system that counts both. One
-whose process is proved to be gone is removed when the next process makes its first.
+A folder's name contains the id and the start time of its process, and the id of the system on which both are valid. When a
+process makes its first folder, folders of processes that have certainly ended are removed.
 """
 
 import contextlib

@@ -127,8 +127,8 @@ class Arrangement:
 def promising(ways: Iterable[Way], shared: Container[str]) -> list[Way]:
     """Return the ways of one mode that may be part of an answer, the fastest first.
 
-    For each tensor those that no other way beats in both time and workspace. Of tensors that other modes do not read
-    (their names are not in ``shared``) only a few, each smaller than the faster ones.
+    For each stored tensor, the ways that no other one beats in both time and workspace. Of tensors that only this mode can
+    use (not in ``shared``), only a few are kept, each smaller than all faster ones.
     """
     kept: list[Way] = []
     least: dict[Stored, int] = {}
@@ -183,8 +183,8 @@ def finalists(
 ) -> list[Arrangement]:
     """Return the arrangements that sweeps may show to be faster than ``best``, itself among them, the smallest first.
 
-    Kernels that are timed by themselves find in the caches what they left there. In a sweep the other modes have used
-    them meanwhile, so that small arrangements are faster than their sums say.
+    A kernel that is timed alone finds its data in the caches. In a sweep, the other modes have used the caches meanwhile, so
+    arrangements with little memory are faster than the sum of their kernels' times suggests.
     """
     kept, size = [best], math.inf
     for one in sorted(found, key=lambda one: one.cost(calls)):

@@ -1,8 +1,8 @@
-"""What a model says of some configs, and what measurements of a few of them teach about the others.
+"""A model's predictions for some configs, corrected by measurements of a few of them.
 
-A model errs alike for configs that are alike: where it thinks too well of one with rows in twos, it does of its
-neighbours. So the error of each is taken for a Gaussian process over configs, whose correlation falls with the number of
-choices that differ, and what was measured tells what to expect of the rest (kriging with an unknown mean: Rasmussen and
+A model makes similar errors for similar configs: if one with two rows in registers is slower than predicted, so are its
+neighbours. So the errors are modelled as a Gaussian process over configs, whose correlation falls with the number of
+choices that differ, and measured errors correct the other predictions (kriging with an unknown mean: Rasmussen and
 Williams, Gaussian Processes for Machine Learning, 2006, sections 2.2 and 2.7).
 """
 
@@ -45,8 +45,8 @@ class Forecast:
         configs: what it speaks of.
         scores: float64, (n,): log2 of their times up to a constant; only their order counts unless it ``measures``.
         spreads: float64, (n,): standard deviations of the scores.
-        measures: whether scores say how much faster one config is than another, and not only that it is.
-        error: standard deviation of times about scores, before anything was measured.
+        measures: whether differences of scores are log2 ratios of times; otherwise only the order of scores has a meaning.
+        error: standard deviation of log2 times about the scores, before anything was measured.
         grounded: the configs among them that were not found by steps from others; None: all.
 
     Attributes:

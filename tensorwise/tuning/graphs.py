@@ -15,7 +15,7 @@ from tensorwise.space.space import Space
 def graph_of(
     model: EmbeddingModel, space: Space, works: Sequence[Workload], configs: int, rng: np.random.Generator
 ) -> ConfigGraph:
-    """Draw configs for some workloads, half of them bred by what the model predicts, and link those that it embeds alike.
+    """Return a graph of configs for some workloads: half from genetic search on predictions, linked by nearest embeddings.
 
     Args:
         model: trained.

@@ -31,7 +31,7 @@ class TuningLimits:
     Attributes:
         budget_s: wall seconds of the whole tuning, or infinity.
         trials: most candidates to try; None: as many as the budget allows.
-        calls: how often the operator will be called; None: not known, and what is spent once does not count.
+        calls: how often the operator will be called; None: not known, so that only the time of a call counts.
         start: when the tuning began, in seconds of ``clock``; the budget counts from there. Default: now.
         clock: returns seconds.
     """
@@ -89,7 +89,7 @@ class Guidance:
 
     Attributes:
         strategy: a name of ``tensorwise.search.STRATEGIES``.
-        model: says what is tried first: an advisor, ``shipped``, or None for none.
+        model: an advisor that names the candidates to try first; ``shipped`` for the bundled one; None for none.
         store: where measurements are remembered: a Store, True for the default one, False for nowhere.
         seed: of the search.
 

@@ -1,4 +1,4 @@
-"""What stands in for a matrix: SciPy's ``LinearOperator`` on tuned kernels, with NumPy's rules for dtypes and shapes.
+"""A replacement for a matrix: SciPy's ``LinearOperator`` on tuned kernels, with NumPy's rules for dtypes and shapes.
 
 Kernels compute in one dtype. The rules here decide in which one a product is computed, so that nothing is narrowed:
 the result has ``numpy.result_type`` of the matrix and the operand, as with a SciPy matrix.
@@ -106,8 +106,8 @@ class Matrix(LinearOperator):
     def matmat(self, X: Any) -> Any:
         """Return A X for X of shape (k, n); of a sparse X it is sparse, and SciPy computes it.
 
-        An operator for one vector takes the default kernel for n of them, and stores what that wants once for all n,
-        unless it is stored already.
+        An operator tuned for one vector uses the default kernel for n columns, and stores the matrix in that kernel's
+        format, once for all n, unless it is stored so already.
         """
         X = X if issparse(X) else _dense(X)
         if X.ndim != 2 or X.shape[0] != self.shape[1]:

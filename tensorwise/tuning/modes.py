@@ -1,9 +1,9 @@
 """MTTKRP in every mode of one tensor, tuned together: how many stored tensors serve all modes is part of the answer.
 
-Each mode is searched by itself first. The formats that win, and some that suit all modes, are then tried for every
-mode with the storage decided, and the best meet in interleaved rounds. From the times and sizes follow the
-arrangements that no other one beats in both. The best of those within the memory limit are bound, and sweeps over all
-modes in turn decide.
+Each mode is searched alone first. The fastest formats, and some that suit all modes, are then tried for every mode, and
+the fastest kernels are timed in interleaved rounds. An arrangement gives each mode a kernel and a stored tensor; those
+that no other one beats in both time and memory are kept. The best of them within the memory limit are bound, and timed
+sweeps over all modes decide.
 """
 
 import math

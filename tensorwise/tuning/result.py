@@ -122,9 +122,9 @@ class TuneResult:
 
     @property
     def break_even_calls(self) -> float:
-        """Calls after which tuning and conversion are paid for, against what the user had; inf if never.
+        """Return the number of calls after which tuning and conversion have paid off against ``baseline``; inf if never.
 
-        Where no library computes it, that is the untuned kernel.
+        If no library has the operation, the untuned kernel takes the place of the baseline.
         """
         had = self.baselines.get(self.baseline) or self.default
         if had is None or had.seconds <= self.best.seconds or self.best.name == self.baseline:

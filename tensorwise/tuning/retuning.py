@@ -1,7 +1,7 @@
-"""Tuning programs that run already, such as the operators of a graph: each gives way to the fastest that is found.
+"""Tuning programs that run already, such as the operators of a graph: each is replaced by the fastest one found.
 
-One worker process measures them all, one after the other. Entries are numbered as they stand while it does: which row of
-another operand belongs to an entry changes no choice.
+One worker process measures them all, one after the other. Meanwhile entries are numbered in storage order, since the rows
+of another operand to which they belong have no influence on the choice.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ def retuned(
 
     Args:
         bounds: programs of one sparse operand each.
-        budget_s: wall seconds for all of them (default 30, unlimited when ``trials`` is given), in equal shares; what
-            one leaves is for those behind it.
+        budget_s: wall seconds for all of them (default 30, unlimited when ``trials`` is given), in equal shares; unused
+            time goes to the later ones.
         trials: most candidates to try for each.
         expected_calls: how often each will be called; see `tensorwise.tune`, as for the other arguments.
 

@@ -1,8 +1,8 @@
 """The search of a tuning: ask a strategy, measure, record, tell.
 
-A strategy proposes configs of the device's space until the search's share of the budget is spent. Where there is a model,
-what it says is worth measuring comes first. What takes seconds where nothing is cached goes on at the same time: the worker
-process loads the operands and libraries while the compiled parts of this package are made and the model is asked.
+A strategy proposes configs of the device's space until the search's share of the budget is spent. If there is a model, its
+proposals are measured first. Slow preparations run at the same time: the worker process loads operands and libraries while
+this process compiles the package's C files and asks the model.
 """
 
 import contextlib

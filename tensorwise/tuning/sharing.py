@@ -68,10 +68,10 @@ def common(space: CpuSpace, work: Workload) -> list[Config]:
 
 
 def starts(space: CpuSpace, work: Workload) -> list[Config]:
-    """Return what to try first where the storage is decided: where results meet, and how.
+    """Return the configs to try first for an operand whose storage is given.
 
-    A dense loop just outside the innermost one keeps partial results or products in registers. Threads that share the
-    root add to copies of the output; one thread, which comes next for each nest, needs none; atomic additions follow.
+    They differ in the loops that keep partial results or products in registers, and in how threads add to shared outputs:
+    for each loop nest, first private copies of the output, then one thread (no copies), then atomic additions.
     """
     begin = space.default(work)
     stored = stored_loops(begin)

@@ -1,9 +1,9 @@
 """The transposed product beside a tuned one: over what that one has stored, or over a copy stored for it.
 
-Walked in the order in which it is stored, a matrix serves its transpose as well: an entry adds to the output where
-it read the operand before. That takes no memory and no conversion, but the output is scattered, and threads need
-outputs of their own: it may be the faster way or the slower one. Where a copy is large enough to matter, both are
-timed once.
+A stored matrix can also be used for the product with its transpose: each entry adds to the output element at the place
+from which it reads the operand in the product itself. That takes no memory and no conversion, but writes are scattered, and
+each thread needs its own output. It may be faster or slower than a transposed copy. If a copy would be large enough to
+matter, both are timed once.
 """
 
 import math
@@ -44,9 +44,9 @@ def transposed(bound: BoundKernel, usual: Kernel, work: Workload, threads: int, 
     """Return the kernel of ``work``, the product with the matrix of ``bound`` transposed.
 
     Args:
-        usual: the kernel that would be taken if nothing were stored yet.
-        copy: whether to store what ``usual`` wants. None: where nothing is stored that can be walked, where the
-            copy is small, and where rounds show it to be faster.
+        usual: the kernel that would be used if nothing were stored yet.
+        copy: whether to store a copy in the format of ``usual``. None: store one if the existing storage cannot be used, if
+            the copy is small, or if timed rounds show it to be faster.
 
     Raises:
         InputError: no copy is wanted, but what is stored cannot be walked.

@@ -1,9 +1,9 @@
-"""Is one more candidate worth its price? What a tuning that must pay for itself asks before it measures anything.
+"""Decide whether measuring one more candidate pays, for a tuning that must pay for itself.
 
 A user who calls an operator ``calls`` times pays once for compiling, converting and measuring, and saves a little in
-every call. How much a candidate saves is not known before it has run: its time is expected to be log-normal about what
-a model predicts. The mean of what it would save, where it turns out faster, is what measuring it is worth; one that
-turns out slower costs its price and nothing else, since it is not taken. (Expected improvement: Jones et al., 1998.)
+every call. How much a candidate saves is not known before it has run: its time is assumed to be log-normal about the
+model's prediction. Its expected saving, counting 0 where it turns out slower and is not used, is compared with the price of
+compiling and measuring it. (Expected improvement: Jones et al., 1998.)
 """
 
 import math
@@ -34,7 +34,7 @@ def saving_s(prospect: Prospect, best: Prospect, calls: float) -> float:
     """Return the mean of the seconds that ``calls`` calls save if the candidate is taken wherever it is faster.
 
     Args:
-        best: what would be taken otherwise; its median counts, and its conversion.
+        best: the candidate used otherwise; its predicted median and conversion count.
 
     >>> untuned, sure = Prospect(0.010), Prospect(0.008, conversion_s=0.1)
     >>> round(saving_s(sure, untuned, calls=100), 6)

@@ -1,7 +1,7 @@
-"""Does a library read what no entry names? Then NaN and infinity reach results that they have nothing to do with.
+"""Find libraries that multiply by elements to which no stored entry refers: NaN and infinity there spoil other results.
 
-Libraries store matrices as they like: MKL's inspector pads rows with zeros, which meet operands of other columns. Our
-own code never does (decision 0103); a library is tried when it is bound, on operands that are NaN in some places.
+MKL's inspector, for example, pads rows with zeros, which are multiplied by elements of unrelated columns, and 0 * NaN is
+NaN. Our own code never does so (decision 0103). A library is tested when it is bound, with NaN in some of the operands.
 """
 
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ from tensorwise.tensor.primitives import EntryPositions, Term
 @final
 @dataclass(frozen=True)
 class Bitmask(Pointed):
-    """Bit c of ``mask[p]`` says whether coordinate c stands below parent p; ``pos[p]`` is its first position.
+    """Bit c of ``mask[p]`` is set if parent p has coordinate c; ``pos[p]`` is the first position below p.
 
     Values are stored without padding, yet a coordinate is found by counting bits.
     """

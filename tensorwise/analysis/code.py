@@ -33,10 +33,10 @@ class Compiled:
 
 @final
 class CodeFeatures(Featurizer[Compiled]):
-    """What runs when a compiled program does: instructions by kind, cycles of a simulated core, lines that caches miss.
+    """Features of compiled code: executed instructions by kind, cycles of a simulated core, cache misses.
 
-    Counts of events are given per cycle: how long a program runs is one number, and what limits it the others. Of a
-    program that was not compiled all are 0, and so is what is counted of CPUs' code alone in a GPU's, and the other way.
+    Events are counted per cycle, so that one number says how long the program runs, and the others what limits it. All are
+    0 for a program that was not compiled; features of CPUs are 0 for code of a GPU, and the other way round.
     """
 
     name: ClassVar[str] = "code"

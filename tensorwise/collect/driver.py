@@ -97,14 +97,14 @@ def collect(
     """Run the jobs that are left and append their records to ``store``.
 
     Other calls, in other processes or on other machines, may do the same at the same time. This one returns when all jobs
-    are done by any of them. Ctrl-C gives up what is under way and returns. The executor is shut down in the end. A job whose
-    worker or node is lost is begun again after all others, ``TRIES`` times in all; what is recorded was measured.
+    are done by any of them. Ctrl-C abandons running jobs and returns. The executor is shut down at the end. A job whose
+    worker or node is lost is run again after all others, with at most ``TRIES`` attempts; only measurements are recorded.
 
     Args:
-        jobs: the same for all calls; each is read when it is its turn.
-        budget_s: no job is begun after so many seconds.
-        anywhere: a job is done when any device's records are there, not only this machine's; and jobs that take long in the
-            end are begun a second time on nodes that are idle.
+        jobs: the same for all calls; an iterable that is read one job at a time.
+        budget_s: seconds after which no further job is started.
+        anywhere: a job is done when the store has records of any device for it, not only of this machine; and when no
+            jobs are left to start, slow ones are started a second time on idle nodes.
         observe: called with each job that ended.
         complete: called with a job before it is run; returns it with details filled in (such as ``named``), same id.
         limits: see Limits.

@@ -36,7 +36,7 @@ class Printer:
     Attributes:
         integer: type of indices.
         types: element type -> type in memory.
-        gathered: element types of indices for which the prelude has ``tw_gather``; for others lanes are listed.
+        gathered: element types of indices for which the prelude has ``tw_gather``; others are gathered lane by lane.
     """
 
     integer = "int64_t"

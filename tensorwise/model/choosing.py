@@ -192,7 +192,7 @@ class TreeModel(CostModel["Workload | Call"]):
                 self._latencies[config] = Latency.fit(cases.features[timed], cases.seconds[timed, place])
 
     def choose(self, features: np.ndarray) -> np.ndarray:
-        """Return the place in ``configs`` of the best config of each input: (inputs, fields) -> (inputs,) int64.
+        """Return for each input the index in ``configs`` of the best predicted config: (inputs, fields) -> (inputs,) int64.
 
         Raises:
             InputError: nothing was learned yet.

@@ -59,7 +59,7 @@ def evaluate_ranking(
         progress: receives the number of jobs done and the total.
 
     Raises:
-        InputError: no job has so many.
+        InputError: no job has so many timed configs.
     """
     jobs: defaultdict[tuple[str, str, object], list[Record]] = defaultdict(list)
     for record in records:

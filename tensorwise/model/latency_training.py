@@ -133,16 +133,16 @@ class LatencyTrainer:
 
     Args:
         shape, labels, settings: of the network and its training.
-        training, validation: the latter decides which epoch's weights are kept; without any the last are.
+        training, validation: programs; the latter choose the epoch whose weights are kept (the last one if there are none).
         scales: see ``program_net.scales_of``.
         checkpoint: file to go on from and to keep up to date; None keeps none.
         progress: receives, for each epoch: its number, the loss, and the MAPE on validation.
         start: weights to go on from, in fine-tuning.
-        foreign: what the target runs, without times, for CMD.
+        foreign: unmeasured programs of the target, for CMD.
         torch_device: torch's name of where to compute: ``cpu``, ``cuda``.
 
     Attributes:
-        history: of each epoch the loss, the MAPE and the seconds it took.
+        history: loss, MAPE and seconds of each epoch.
 
     Raises:
         InputError: the checkpoint is damaged, or of another training.

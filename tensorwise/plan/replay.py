@@ -16,13 +16,13 @@ from tensorwise.plan.place import Placement, place
 @final
 @dataclass(frozen=True)
 class Event:
-    """Something that takes place.
+    """An event of a plan: a step on a device, or a transfer between two.
 
     Attributes:
-        name: of the step, or of what is moved for it.
+        name: of the step, or of the value that is moved for it.
         where: a device, or ``SOURCE to TARGET``.
-        start_s: seconds after the beginning.
-        seconds: how long.
+        start_s: seconds from the start of the plan.
+        seconds: duration.
     """
 
     name: str

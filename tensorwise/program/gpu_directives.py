@@ -110,13 +110,13 @@ class Bind(Directive):
 
 @dataclass(frozen=True)
 class Stage(Directive):
-    """Fetch what a team reads of a compressed level together, ``size`` positions at a time, into memory that it shares::
+    """Copy indices or values of a compressed level to shared memory, ``size`` positions at a time, by a team of threads::
 
         for p in lo..hi: f(crd[p])
         ->  for at in lo..hi step 32: kept[0:] = crd[at : min(at+32, hi)];  for p in there: f(kept[p-at])
 
-    ``what`` is ``indices``, ``values`` or ``both``. The space is a constant, the end is asked for at run time: the
-    non-rectangular buffer bound inference of G-Sparse (section III-B, kNnzTile). On GPUs only.
+    ``what`` is ``indices``, ``values`` or ``both``. The size of the memory is a constant, the number of positions in it is
+    known at run time: the non-rectangular buffer bound inference of G-Sparse (section III-B, kNnzTile). On GPUs only.
     """
 
     loop: str

@@ -31,7 +31,7 @@ class Domains:
         return node
 
     def of(self, param: Param, earlier: Earlier, workload: "Workload") -> Domain:
-        """Return ``param.domain(earlier, workload)``; computed once for all ``earlier`` that agree in what it looks at.
+        """Return ``param.domain(earlier, workload)``, from the cache if the choices that it reads had these values before.
 
         Raises:
             InputError: as ``Param.domain``.

@@ -178,10 +178,9 @@ class Space(abc.ABC, Generic[Made]):
     def mutate(
         self, config: Config, workload: "Workload", rng: np.random.Generator, rate: float = 0.2
     ) -> Config:
-        """Change one choice for certain and each other one with probability ``rate``, then repair.
+        """Return a copy with one choice changed, and each other one with probability ``rate``; later choices are repaired.
 
-        Returns ``config`` itself only where no choice has an alternative that the rules allow (or ten
-        draws found none).
+        It returns ``config`` itself only if no choice has another value that the rules allow (or ten draws found none).
         """
         here = self.complete(self.parse(config), workload, rng)
         domains = self._domains(workload)

@@ -258,7 +258,7 @@ def _check_threads(threads: int) -> None:
 
 
 def check_measurable(threads: Sequence[int]) -> None:
-    """Refuse numbers of threads that exceed this machine's processors: their timings would not be of that setting.
+    """Refuse more threads than this machine has processors: their times would not be those of so many processors.
 
     Raises:
         InputError: one is larger than the number of processors of this process.

@@ -87,7 +87,7 @@ def stage(
     Args:
         found: the task's file; into: the folder.
         gpu, samples: see `staged`; seed: of what is drawn.
-        refused: told why programs could not be compiled, a reason each.
+        refused: called with the reason, for each program that could not be compiled.
 
     Raises:
         InputError: the task cannot be read.

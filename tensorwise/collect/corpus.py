@@ -80,7 +80,7 @@ def patterns(sources: Sequence[str | os.PathLike[str]], left_out: list[str] | No
         sources: each a manifest (``.csv`` with columns ``name``, ``file``, ``order``, ``nnz`` and ``group``,
             which is the family; paths are relative to it), a folder (its ``MANIFEST.csv`` if it has one, else all
             matrix and tensor files in and below it) or a file. The family of a file that no manifest names is
-            the name of its folder.
+            the name of its folder, of a link the folder that it is in.
         left_out: receives why files in folders are left out that cannot be read; None: the first one is an InputError.
 
     Raises:
@@ -140,7 +140,10 @@ def _single(path: Path) -> Pattern:
     # A tensor's order is in its first line only; the file name's suffix identifies a matrix.
     order = read(path).order if kind.startswith(".tns") else 2
     name = path.name[: len(path.name) - len(kind)] if kind else path.name
-    return Pattern(name, path.resolve(), path.resolve().parent.name, order)
+    folder = Path(
+        os.path.abspath(path)
+    ).parent  # as given: a link in the folder of a family is of that family
+    return Pattern(name, path.resolve(), folder.name, order)
 
 
 def _listed(manifest: Path) -> Iterator[Pattern]:

@@ -71,7 +71,7 @@ class RoundTable:
         if len(self.rounds) < MIN_ROUNDS:
             parts.append(f"only {len(self.rounds)} rounds fitted the budget")
         if self.disturbed_rounds:
-            used = "counted, as too few others are left" if self.rounds is self.seconds else "left out"
+            used = "counted; ratios are uncertain" if self.rounds is self.seconds else "left out"
             parts.append(f"{self.disturbed_rounds} of {len(self.seconds)} rounds were disturbed ({used})")
         return "; ".join(parts)
 

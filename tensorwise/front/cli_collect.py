@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -121,6 +122,9 @@ LostAfter = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
 
+MOST_NAMED = 12
+"""Families that are listed before a collection, those with most patterns."""
+
 
 @command
 def collect(
@@ -199,6 +203,7 @@ def collect(
             asked="" if advisor is None else f"{advisor.id} {named}",
         )  # fmt: skip
         complete = None if advisor is None else _add_predicted(advisor, named)
+        warn(_families_text(jobs))
         if spool is not None:
             _plan(spool, jobs, complete, json, left_out)
         else:
@@ -207,6 +212,19 @@ def collect(
             run_jobs(jobs, store, budget_s, json, executor, complete, address=address)
             if left_out:
                 raise typer.Exit(FAILED)
+
+
+def _families_text(jobs: "Sequence[Job]") -> str:
+    """Say which families are measured: a model is tested on others than it learned from, and records keep their family."""
+    families = Counter(family for _, family in {(job.name, job.family) for job in jobs})
+    patterns = families.total()
+    text = f"{patterns} pattern{'s' * (patterns != 1)} of {len(families)} famil{'ies' if len(families) != 1 else 'y'}: "
+    text += ", ".join(f"{name} {count}" for name, count in families.most_common(MOST_NAMED))
+    if more := len(families) - MOST_NAMED:
+        text += f" and {more} more" * (more > 0)
+    if patterns > 1 and len(families) == 1:
+        text += "; to train and test a model, collect two families and more: folders, or groups of a manifest"
+    return text
 
 
 def check_dtype(dtype: str, device: str = "cpu") -> None:

@@ -87,7 +87,8 @@ def train(
     validation: Annotated[
         float,
         typer.Option(
-            "--validation", help="Share of the families that choose the best epoch; 0: the last one is."
+            "--validation",
+            help="Share of the families not tested that choose the best epoch; 0: the last epoch is taken.",
         ),
     ] = 0.2,
     loss: Annotated[
@@ -108,7 +109,9 @@ def train(
     split: Annotated[
         Path | None,
         typer.Option(
-            "--split", help="A TOML file that divides families by origin, as experiments/splits.toml."
+            "--split",
+            help="A TOML file with families by origin and their parts: those of its parts train and validation are "
+            "learned from, and --validation divides these.",
         ),
     ] = None,
     graph: Annotated[
@@ -155,8 +158,14 @@ def train(
     einsum = str(given[0].workload["einsum"])
     firsts = {record.workload_id: record for record in given}
     if split is not None:
-        parts = {family: origins.part(family) for family in sorted(set(map(_family, firsts.values())))}
+        ones = {_family(record): _original(record) for record in given}
+        parts = {family: origins.part(family, name) for family, name in sorted(ones.items())}
         part_of = {family: "test" if part == "test" else "train" for family, part in parts.items()}
+        if validation and (named := [family for family, part in parts.items() if part == "validation"]):
+            warn(
+                f"the validation families of {split} ({', '.join(named)}) are learned from like those of train: "
+                f"--validation {validation:g} draws the families that choose the best epoch"
+            )
     elif tested_as is None:
         part_of = split_families(
             map(_family, firsts.values()), np.random.default_rng(seed), {"train": 1 - test, "test": test}
@@ -165,8 +174,9 @@ def train(
         part_of = _divided_as(tested_as, {*map(_family, firsts.values())})
     if len(part_of) < 2:
         raise InputError(
-            f"all records are of the family {min(part_of)!r}: none is left to test with; collect more families (that of a "
-            "file is its group in a manifest, else the name of its folder, when it was collected)"
+            f"all records are of the family {min(part_of)!r} (of a file: its group in a manifest, else the name of its "
+            "folder, when it was collected): none is left to test with; collect more families, or divide these patterns by "
+            "their names with --split FILE"
         )
     known = [record for record in given if part_of[_family(record)] == "train"]
     held_back = [record for record in given if part_of[_family(record)] == "test"]
@@ -206,6 +216,7 @@ def train(
         "net": net, "heads": made.heads, "training": asdict(settings), "epochs": len(made.history),
     }  # fmt: skip
     made.card = _card(kind, about, made.families, given, judged)
+    made.card["learned"] = sorted({_original(record) for record in known})
     for file in GRAPH.files:  # one that is there is of another model
         (model / file).unlink(missing_ok=True)
     made.save(model)
@@ -214,6 +225,8 @@ def train(
         _graph(made, known, workloads, graph, seed).save(model)
     _show(made.card["metrics"], json, {"event": "result", "model": str(model), "epochs": about["epochs"]})
     if not json:
+        if about["epochs"] < epochs:
+            print(f"stopped after {about['epochs']} of {epochs} epochs: validation became no better")
         print(f"in {model}")
 
 
@@ -228,18 +241,30 @@ def evaluate(
     drawn: Annotated[
         str | None, typer.Option("--drawn", help="Only configs drawn so: random, known, mutated or default.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the figures of each job as JSON.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Write the figures of each job, and each config's prediction and time, as JSON."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write a page with pictures: predictions over measured times."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Evaluate how well a model ranks configs on held-out matrix families."""
     from tensorwise.collect.corpus import patterns
     from tensorwise.collect.workloads import Workloads
     from tensorwise.front.model_card import figures
+    from tensorwise.front.model_report import evaluation_report
     from tensorwise.front.reporting import check_writable
     from tensorwise.model import load_model
+    from tensorwise.model.evaluation import MIN_TIMED_CONFIGS
 
-    if out is not None:
-        check_writable(out)
+    for path in (out, report):
+        if path is not None:
+            check_writable(path)
     loaded = load_model(model)
     if not loaded.card:
         raise InputError(
@@ -249,24 +274,34 @@ def evaluate(
     card = loaded.card
     dtype = card.get("dtype", "float32")
     given = _load_records(records, workloads, card["op"], card["threads"], dtype, card["einsum"])
-    split = card["split"]
-    learned = {*split["training"], *split["validation"]}
-    chosen = [
-        record
-        for record in given
-        if (every or _family(record) not in learned) and drawn in (None, record.provenance.get("drawn"))
-    ]
+    unseen = given if every else _unseen(card, given)
+    chosen = [record for record in unseen if drawn in (None, record.provenance.get("drawn"))]
     if not chosen:
         raise InputError(
             "the model has learned from all families of these records, or none was drawn so; give --all-families or others"
         )
     judged = _judge(loaded, chosen, workloads)
+    jobs_given = len(
+        {(record.workload_id, record.device_id, record.provenance.get("job")) for record in chosen}
+    )
+    if few := jobs_given - len(judged):
+        warn(
+            f"{few} of {jobs_given} jobs are left out: they have fewer than {MIN_TIMED_CONFIGS} timed configs"
+        )
     metrics = _metrics(judged)
+    if report is not None:
+        evaluation_report(model, card, judged, metrics).save(report)
     if out is not None:
         import json as text
 
         jobs = [
-            {"workload": one.workload_id, "pattern": one.pattern, "family": one.family, **figures([one])}
+            {
+                "workload": one.workload_id,
+                "pattern": one.pattern,
+                "family": one.family,
+                **figures([one]),
+                "configs": [{**asdict(c), "config": c.config.text} for c in one.configs],
+            }
             for one in judged
         ]
         out.write_text(text.dumps(finite({**metrics, "jobs": jobs}), indent=1, allow_nan=False))
@@ -381,6 +416,30 @@ def _graph(
 
 def _family(record: "Record") -> str:
     return str(record.provenance.get("family") or record.workload_id)
+
+
+def _original(record: "Record") -> str:
+    """Return the name of the pattern of a record, or of that from which it was made."""
+    return str(record.provenance.get("pattern", record.workload_id)).partition("~")[0]
+
+
+def _unseen(card: Any, records: "list[Record]") -> "list[Record]":
+    """Return the records of patterns that a model has not learned from, by family and by name; say what is left out."""
+    families = {*card["split"]["training"], *card["split"]["validation"]}
+    names = set(card.get("learned", ()))
+    unseen = [one for one in records if _family(one) not in families and _original(one) not in names]
+    if left_out := {*map(_original, records)} - {*map(_original, unseen)}:
+        warn(
+            f"{len(left_out)} patterns are left out: the model has learned from them, or from their families "
+            "(--all-families evaluates on all)"
+        )
+    if unseen and not names:
+        there = ", ".join(sorted({*map(_family, unseen)}))
+        warn(
+            f"the model's card does not list the patterns that it has learned from, only their families; make sure that "
+            f"the families of these records ({there}) are not the same under other names"
+        )
+    return unseen
 
 
 def _judge(model: Any, records: "list[Record]", workloads: "Workloads") -> "list[JobEvaluation]":

@@ -10,9 +10,10 @@ from tensorwise.model.metrics import Quality, mean_quality
 EXPLAINED = """\
 Means over jobs. Rank correlations (Spearman) of predicted scores with measured times: over all configs (one that was given
 up counts with its bound, those that failed come last), over those within ten times the best, and over the fastest quarter.
-Best of top k: the best time of all over the best among the k best predicted. The last column is the share of configs that
-take more than ten times as long as the best, or have no time. "Measured again" is what another measurement would reach if
-its times were off as much as a job's times of its default config are: the noise that no model can see through."""
+Best of top k: the best time of all over the best among the k best predicted; 0 if none of these has a time. The last
+column is the share of configs that take more than ten times as long as the best, or have no time. "Measured again" is what
+another measurement would reach if its times were off as much as a job's times of its default config are: the noise that no
+model can see through."""
 
 MEANING = {
     "ratio": "a score estimates log2 of the time over that of the default config, so that -1 is twice as fast",

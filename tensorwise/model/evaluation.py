@@ -27,6 +27,26 @@ REPEATS: Final = 4
 
 @final
 @dataclass(frozen=True)
+class PredictedConfig:
+    """A config of a job: what the model predicted, and what was measured.
+
+    Attributes:
+        config: the config.
+        drawn: how collection chose it: ``random``, ``known``, ``mutated``, ``default``, ...
+        predicted: the model's score or seconds.
+        seconds: measured; a lower bound where not ``exact``, infinite for a config that failed.
+        exact: whether ``seconds`` is a time.
+    """
+
+    config: Config
+    drawn: str
+    predicted: float
+    seconds: float
+    exact: bool
+
+
+@final
+@dataclass(frozen=True)
 class JobEvaluation:
     """How well one job's configs are ranked.
 
@@ -35,6 +55,7 @@ class JobEvaluation:
         quality: of the model's predictions.
         again: of a simulated second measurement, an upper bound for any model. Its noise is the spread between rounds, or
             without rounds that of the job's times of the default config; None if that was timed fewer than three times.
+        configs: each with its prediction and its time.
     """
 
     workload_id: str
@@ -42,6 +63,7 @@ class JobEvaluation:
     family: str
     quality: Quality
     again: Quality | None
+    configs: tuple[PredictedConfig, ...] = ()
 
 
 def evaluate_ranking(
@@ -85,12 +107,21 @@ def _evaluate_job(model: CostModel, job: Sequence[Record], workload: "Workload")
     repeated = max(([r.seconds for r in of if r.ok] for of in records.values()), key=len)
     predicted = model.predict(workload, list(records), RecordedDevice(job))
     first = job[0]
+    configs = tuple(
+        PredictedConfig(
+            config, str(of[0].provenance.get("drawn", "")), float(score), float(seconds), bool(exact)
+        )
+        for (config, of), score, seconds, exact in zip(
+            records.items(), predicted, times.seconds, times.exact, strict=True
+        )
+    )
     return JobEvaluation(
         first.workload_id,
         str(first.provenance.get("pattern", first.workload_id)),
         str(first.provenance.get("family", first.workload_id)),
         quality(times.seconds, predicted, times.exact),
         _again(times, repeated),
+        configs,
     )
 
 

@@ -79,8 +79,8 @@ class Origins:
                 return family
         return group
 
-    def part(self, family: str) -> str:
-        """Return the part of a family.
+    def part(self, family: str, pattern: str = "") -> str:
+        """Return the part of a family; ``pattern``: one of it, for the message.
 
         Raises:
             InputError: it is in none.
@@ -88,7 +88,10 @@ class Origins:
         for part, families in self.parts.items():
             if family in families:
                 return part
-        raise InputError(f"the family {family!r} is in no part; add it to one of {', '.join(self.parts)}")
+        such = f" (its pattern {pattern} is among no family's members)" if pattern else ""
+        raise InputError(
+            f"the family {family!r} is in no part{such}; add it to one of {', '.join(self.parts)}"
+        )
 
     def relabelled(self, records: Iterable[Record]) -> list[Record]:
         """Return records whose families are origins. Raises as `family`."""

@@ -168,20 +168,24 @@ def repeat(call: Callable[[], Any], times: int) -> list[Any]:
 
 def repickle(A: Any, protocol: int) -> Any:
     """Return A after a round trip through pickle, with arrays that may be written to."""
-    return _made_writeable(pickle.loads(pickle.dumps(A, protocol)))  # noqa: S301
+
+    def again(array: np.ndarray) -> Any:  # an array from a pickle of protocol 5 does not own its memory
+        return pickle.loads(pickle.dumps(array.copy(), protocol))  # noqa: S301
+
+    return _made_writeable(pickle.loads(pickle.dumps(A, protocol)), again)  # noqa: S301
 
 
 def copied(A: Any) -> Any:
     """Return a shallow copy of A, with arrays that may be written to."""
-    return _made_writeable(copy.copy(A))
+    return _made_writeable(copy.copy(A), np.copy)
 
 
-def _made_writeable(A: Any) -> Any:
+def _made_writeable(A: Any, again: Callable[[np.ndarray], Any]) -> Any:
     """Replace read-only arrays of A by copies: our classes do so for a frozen array, the model of one does not."""
     for name in ("data", "indices", "indptr"):
         array = vars(A).get(name)
         if isinstance(array, np.ndarray) and not array.flags.writeable:
-            setattr(A, name, array.copy())
+            setattr(A, name, again(array))
     return A
 
 

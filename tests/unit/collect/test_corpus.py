@@ -40,6 +40,17 @@ def test_a_manifest_counts_instead_of_the_files(folder: Path) -> None:
         assert [(p.name, p.family, p.nnz) for p in patterns([source])] == [("small", "z", 4), ("big", "x", 9)]
 
 
+def test_a_link_is_of_the_family_of_its_own_folder(folder: Path, tmp_path: Path) -> None:
+    """Not of the folder that it leads to: a corpus of links is sorted by those who made the links."""
+    file = next(path for path in folder.rglob("*.mtx"))
+    (tmp_path / "cfd").mkdir()
+    (tmp_path / "cfd" / "flow.mtx").symlink_to(file)
+    (found,) = patterns([tmp_path / "cfd"])
+    assert (found.name, found.family, found.path) == ("flow", "cfd", file.resolve())
+    (again,) = patterns([tmp_path / "cfd" / ".." / "cfd" / "flow.mtx"])
+    assert again.family == "cfd"
+
+
 @pytest.mark.parametrize(
     "text", ["name,file\na,b\n", "name,file,order,nnz,group\na,b,two,3,x\n", "name,file,order,nnz,group\na\n"]
 )

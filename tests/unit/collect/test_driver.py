@@ -188,7 +188,8 @@ def test_a_late_job_is_begun_again_and_the_first_result_stays(jobs: list[Job], t
     for future, who in ((late, "late"), (second, "second")):  # the late one is the first after all
         future.set_result([replace(one, note=who) for one in job.measured()])
     found = beside.end()
-    assert (found.jobs, found.redone, found.num_left) == (1, 1, 0)
+    assert (found.jobs, found.num_left) == (1, 0)
+    assert found.redone >= 1, "on a busy machine it is late more than once"
     with Store(tmp_path / "s.sqlite") as store:
         assert {one.note for one in store} == {"late"}
 

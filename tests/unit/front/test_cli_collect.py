@@ -43,6 +43,10 @@ def test_here(folder: Path) -> None:
     assert first.exit_code == 0, first.output
     assert "6 of 6 jobs" in first.stdout
     assert "ok 100.0 %" in first.stdout
+    assert (
+        "3 patterns of 1 family: fem 3; to train and test a model, collect two families and more"
+        in first.stderr
+    )
     again = collect(folder / "fem", *PLAN, "--augment", 1, "--json")
     result = json.loads(again.stdout.splitlines()[-1])
     assert (result["event"], result["before"], result["jobs"], result["left"]) == ("result", 6, 0, 0)

@@ -163,10 +163,17 @@ families.pictures.members = ["graph*", "mesh*"]
     card = load_model(where).card["split"]
     assert card["test"] == ["shapes"]
     assert {*card["training"], *card["validation"]} == {"chem", "pictures", "web"}
+    evaluated = run("evaluate", where, folder / "corpus", "--records", folder / "store.sqlite", "--json")
+    families = json.loads(evaluated.stdout)["families"]
+    assert set(families) == {"fem", "mesh"}, "by their names, whatever the records call their families"
+    assert "7 patterns are left out: the model has learned from them" in evaluated.stderr
+    split.write_text(text.replace('"web"], validation = []', '], validation = ["web"]'))
+    assert "the validation families of" in run(*given).stderr
+    assert run(*given, "--validation", 0).stderr.count("validation families") == 0
     split.write_text(text + "[last.first]\nmade = { web1 = [] }\n")
     assert "web1" in run(*given).stderr
     split.write_text(text.replace('"web"', '"fem"'))
-    assert "'web' is in no part" in run(*given).stderr
+    assert "'web' is in no part (its pattern web" in run(*given).stderr
     split.write_text(text.replace('"web"', '"web", "shapes"'))
     assert "shapes: in two parts" in run(*given).stderr
     split.write_text("[patterns]")
@@ -196,11 +203,47 @@ def test_it_is_evaluated_on_what_it_has_not_seen(folder: Path, store: Path, trai
     assert again["all"] == trained["all"]
     written = json.loads((folder / "figures.json").read_text())
     assert len(written["jobs"]) == again["all"]["jobs"] == 4
+    configs = written["jobs"][0]["configs"]
+    assert len(configs) > 20
+    assert {"default", "random", "known"} <= {one["drawn"] for one in configs}
+    scores, seconds = np.array(
+        [(one["predicted"], one["seconds"]) for one in configs if one["exact"]], float
+    ).T
+    from tensorwise.model.metrics import spearman
+
+    assert spearman(seconds, scores) == pytest.approx(written["jobs"][0]["spearman"], abs=1e-6)
     every = run("evaluate", where, folder / "corpus", "--all-families")
     assert all(family in every.stdout for family in (*FAMILIES, "all jobs", "Spearman"))
     fewer = json.loads(run("evaluate", where, folder / "corpus", "--drawn", "random", "--json").stdout)
     assert fewer["all"]["configs"] < again["all"]["configs"]
     assert "learned from all" in run("evaluate", where, folder / "corpus", "--drawn", "by hand").stderr
+
+
+def test_an_evaluation_says_what_it_leaves_out_and_draws_the_rest(
+    folder: Path, store: Path, trained: dict[str, Any], tmp_path: Path
+) -> None:
+    where, page = folder / "models" / "spmm", tmp_path / "evaluation.html"
+    out = run("evaluate", where, folder / "corpus", "--report", page)
+    assert out.exit_code == 0, out.output
+    assert "8 patterns are left out" in out.stderr
+    text = page.read_text()
+    assert text.count("<svg") == 4
+    assert "Predicted and measured times" in text
+    assert (
+        "in 404"
+        in run("evaluate", where, folder / "corpus", "--report", tmp_path / "in 404" / "x.html").stderr
+    )
+    few = run("evaluate", where, folder / "corpus", "--all-families", "--drawn", "default").stderr
+    assert "8 timed configs" in few
+
+    # A card of an older release lists families only: the same ones under other names are not recognised.
+    older = tmp_path / "older"
+    shutil.copytree(where, older)
+    description = json.loads((older / "model.json").read_text())
+    del description["card"]["learned"]
+    (older / "model.json").write_text(json.dumps(description))
+    old = run("evaluate", older, folder / "corpus")
+    assert "does not list the patterns that it has learned from" in old.stderr
 
 
 def test_predicting_imports_no_torch(folder: Path, trained: dict[str, Any]) -> None:

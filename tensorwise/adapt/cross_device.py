@@ -65,7 +65,7 @@ class CrossDeviceCorrection:
         return cls(tuned.model, off, share, covered((here - share * there) / within))
 
     def latencies(self, programs: Programs) -> Latencies:
-        """Return predicted run times of programs on their devices; the programs' own seconds are not read.
+        """Return predicted run times of programs on their devices; measured seconds in ``programs`` are ignored.
 
         Programs without measurements on other devices get the model's prediction.
         """

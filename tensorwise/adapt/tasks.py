@@ -11,9 +11,9 @@ from tensorwise.errors import InputError
 def clustered_tasks(
     programs: Mapping[str, Sequence[CompactAst]], count: int, rng: np.random.Generator
 ) -> list[str]:
-    """Return ids of ``count`` tasks that stand for all: of each cluster of programs the task that is nearest its centre.
+    """Return ids of ``count`` representative tasks: of each cluster of programs the task that is nearest to its centre.
 
-    Clusters are visited from the largest on; a task is near by the mean distance of its programs, and taken once.
+    The largest clusters come first. The distance of a task is the mean distance of its programs; no task is taken twice.
 
     Args:
         programs: of each task, by its id.

@@ -106,7 +106,7 @@ class Instruction:
 @final
 @dataclass(frozen=True)
 class Cost:
-    """What a block takes in cycles, if each of LIMITS alone decides: the most of them is taken.
+    """Cycles of a block under each of LIMITS alone; the largest of them is the estimate.
 
     ``blocked``: loads that wait for several stores, see `Waited`.
     """

@@ -45,8 +45,8 @@ def transformed() -> bool:
 
 
 def has_tangents() -> bool:
-    """Whether operands may have tangents: within a level of forward mode, or any transform, which compiled code enters by
-    itself."""
+    """Whether operands may have tangents: inside forward mode, or inside any transform of torch; compiled code enters one
+    by itself."""
     return (forward_ad._current_level >= 0 or transformed()) and torch._C._is_fwd_grad_enabled()
 
 

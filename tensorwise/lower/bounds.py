@@ -66,7 +66,7 @@ class Facts:
 
 
 def prove_bounds(kernel: ir.LoweredFunction, facts: Facts) -> None:
-    """Raise UnprovenError unless every element that ``kernel`` touches is certainly there.
+    """Raise UnprovenError unless ``kernel`` is proved to access only existing elements of its arrays.
 
     The message names the access. A kernel of our own lowering that is refused is a fault of Tensorwise, but a harmless one.
     """

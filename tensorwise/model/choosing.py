@@ -254,7 +254,7 @@ class TreeModel(CostModel["Workload | Call"]):
 
 
 def cross_validated(cases: Cases, folds: int, rng: np.random.Generator) -> np.ndarray:
-    """Return for each input the place of the config that a tree chose which has not seen its group, (inputs,) int64.
+    """Return for each input the index of the config chosen by a tree that was not trained on its group: (inputs,) int64.
 
     Raises:
         InputError: there are fewer groups than folds.

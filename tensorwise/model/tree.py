@@ -169,11 +169,11 @@ class Tree:
     # -- C -------------------------------------------------------------------------------------------
 
     def c_text(self, fields: int) -> str:
-        """Return C for a tree whose leaves say small integers, as ``toolchain/cache.py`` takes it.
+        """Return C for a tree whose leaves hold small integers, for ``toolchain/cache.py``.
 
-        ``TW_SYMBOL`` reads rows of features (``buffers[0]``) and writes int32 (``buffers[1]``), ``sizes[0]`` of them;
-        ``TW_SYMBOL_one`` takes the features of one input and returns what its leaf says. A leaf is a node that leads
-        nowhere: what it says stands where the others say what lies above.
+        The function ``TW_SYMBOL`` evaluates ``sizes[0]`` rows of features in ``buffers[0]`` and writes int32 results to
+        ``buffers[1]``. ``TW_SYMBOL_one`` takes the features of one input and returns its leaf's value. In the table of
+        nodes, a leaf has its value in the column where other nodes have the number of their upper child.
         """
         leaf = self.feature == LEAF
         onward = np.where(leaf, self.value.astype(np.int32), self.above)

@@ -368,7 +368,7 @@ class Visit(Directive):
 
 @dataclass(frozen=True)
 class Locate(Directive):
-    """Go to the only entry of a sparse operand that counts, whose number another operand holds, instead of to all::
+    """Go directly to the one entry whose number another operand holds, instead of testing all entries::
 
         for i: for p in pos[i]..pos[i+1]: k = crd[p]; for j: G[k,j] += D[i,j] if P[i,j] == p else 0
         ->  for i: for j: p = P[i,j]; if pos[i] <= p < pos[i+1]: k = crd[p]; G[k,j] += D[i,j]

@@ -1,8 +1,8 @@
 """Binsparse files: sparse and dense matrices and vectors in HDF5, described by JSON.
 
 The format: https://graphblas.org/binsparse-specification/. The attribute ``binsparse`` of the root group holds the
-descriptor; arrays such as ``pointers_to_1``, ``indices_1`` and ``values`` lie beside it. Levels of a format of one's own
-(``custom``) are not read.
+descriptor; arrays such as ``pointers_to_1``, ``indices_1`` and ``values`` lie beside it. Files in a user-defined format
+(``custom``) are refused.
 """
 
 import json

@@ -73,7 +73,7 @@ class Format:
 
     @property
     def structure(self) -> str:
-        """The text without split sizes: what a kernel that takes sizes at run time depends on.
+        """The text without split sizes. A kernel that takes sizes at run time depends on nothing else of the format.
 
         >>> bcsr(4, 8).structure
         '(i,k) -> U(i1) C(k1) U(i0) U(k0)'

@@ -175,7 +175,7 @@ def read_json(path: str | os.PathLike[str], what: str, most_bytes: int = MOST_BY
     """Return the JSON in a file; see `parse_json`.
 
     Args:
-        what: what is wrong with a file that is refused, for the message: ``holds no plan``.
+        what: phrase of the message that says what is wrong with a refused file, such as ``holds no plan``.
         most_bytes: a longer file is refused.
 
     Raises:

@@ -188,7 +188,8 @@ class Programs:
     def divided(self, share: float, rng: np.random.Generator) -> tuple["Programs", "Programs"]:
         """Divide tasks in two: networks are drawn at random until the tasks that only they have are a ``share`` of all.
 
-        These tasks are the second part, as unlike the first as those of a held-out network. A task alone counts as one.
+        These tasks are the second part, as unlike the first as those of a held-out network. A task of no network counts as a
+        network of its own.
         """
         of = {task: networks or {task} for task, networks in self._networks().items()}
         names = sorted(set().union(*of.values())) if of else []

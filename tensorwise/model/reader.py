@@ -43,8 +43,9 @@ class Reader:
 
     Attributes:
         table: of the space.
-        mapper: how configs are read as strips; None: nothing is shared.
-        layers: of the latent encoder; if empty, the choices that only this device has are ignored.
+        mapper: translates a config into strip-mined loops (``space/strips.py``), the part that all devices share; None:
+            there is no such part.
+        layers: weights of the latent encoder; if empty, the choices that only this device has are ignored.
         footprints: whether to count which elements of operands the loops touch.
     """
 

@@ -28,9 +28,9 @@ class Launched:
 
     Attributes:
         function: the kernel.
-        grid, block: blocks along x and y, and threads of each.
+        grid, block: numbers of blocks, and of threads of a block, along x and y.
         buffers: arrays, or names of those that differ from call to call.
-        sizes: NumPy scalars.
+        sizes: further arguments of the kernel, NumPy integers.
     """
 
     function: Any

@@ -40,7 +40,7 @@ def read_matrix_market(path: str, part: Part | None = None) -> RawCoordinates:
     """Read the entries of a Matrix Market file; a symmetric one is expanded, as ``scipy.io.mmread`` does.
 
     Args:
-        part: of complex values, which are refused without it.
+        part: the part of complex values that is read, ``real`` or ``imaginary``; None: complex files are refused.
     """
     with TextFile(path) as text:
         banner = _read_banner(text, part)

@@ -158,10 +158,10 @@ class Shelf:
 
     @contextlib.contextmanager
     def locked(self, keys: Iterable[str], timeout_s: float) -> Iterator[bool]:
-        """Hold the right to build ``keys``; yield False when it was not to be had within ``timeout_s``.
+        """A context that holds the right to build ``keys``; yields False if it was not free within ``timeout_s``.
 
-        Locks belong to buckets and are taken in order, so that two builders never wait for each other;
-        the system releases those of a killed process. Where it has none, building twice is the worst.
+        Locks belong to buckets of keys and are taken in order, so that two builders never wait for each other; the system
+        releases those of a killed process. On a system without locks, the worst is that a kernel is built twice.
 
         Raises:
             OSError: the directory cannot be written, or is not this user's alone.

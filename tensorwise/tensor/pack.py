@@ -1,9 +1,9 @@
 """Packing: stored entries into the levels of a format, and back.
 
-Three steps, each a few compiled passes over the entries. *Order*: down to the last level that is not full, levels are
-built from entries that ascend by their coordinates. Often they do; otherwise they are radix-sorted by the axes that are
-out of order. *Levels*: from the root down, each builds its arrays and turns the entries' positions in the level above into
-positions in its own. *Values* are written to their positions.
+Three steps, each a few compiled passes over the entries. *Order*: all levels above the last non-full one are built from
+entries that ascend by their coordinates. Often they do; otherwise they are radix-sorted by the axes that are out of order.
+*Levels*: from the root down, each builds its arrays and turns the entries' positions in the level above into positions in
+its own. *Values* are written to their positions.
 """
 
 from collections.abc import Mapping, Sequence

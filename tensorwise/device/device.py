@@ -271,7 +271,7 @@ class Device(abc.ABC, Generic[Work]):
         By default each round measures each candidate once; a deterministic device needs one round.
 
         Args:
-            budget_s: seconds; no further round begins after them, once there are three.
+            budget_s: seconds after which no further round begins; at least three rounds are run.
 
         Raises:
             MeasurementError: the device is gone.

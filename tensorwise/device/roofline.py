@@ -398,7 +398,7 @@ def _fastest_s(function: _Probe, buffers: Sequence[np.ndarray], passes: int, rep
 def roofline_bound_s(workload: Workload, threads: int) -> float:
     """Return the seconds that no run of ``workload`` on ``threads`` threads can beat (see the module).
 
-    It is 0 where no compiler works, or no time is left to measure peaks, since nothing is known then.
+    It is 0, which bounds nothing, if no compiler works, or if a deadline leaves no time to measure the peaks.
     """
     try:
         peak = roofline(threads)

@@ -238,11 +238,12 @@ def predict_latency(
 
     Args:
         network: name of an architecture, or an ONNX file.
-        devices: names that the model was trained on, of described devices, or of settings of this CPU: ``tvm-avx2-1t``.
+        devices: names of devices on which the model was trained, of described devices, or of settings of this CPU, such as
+            ``tvm-avx2-1t``.
         batch: inputs at a time; None: what an ONNX file's inputs and ``shapes`` say, or 1.
         folder: where networks, tasks and programs are kept.
-        model: of all devices, or one of each; by default what `latency_model` returns of each.
-        samples: programs of a task, of which the one that is predicted to be the fastest runs.
+        model: one for all devices, or one for each device; by default what `latency_model` returns for each.
+        samples: number of programs of a task; the one that is predicted to be the fastest is used.
         engines: programs that a device runs concurrently, at most MOST_ENGINES.
         shapes: of inputs of an ONNX file whose dimensions are open.
         partial: predict a network with operators that are no tasks, without the run time of those operators.

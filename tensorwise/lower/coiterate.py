@@ -264,7 +264,7 @@ def order_loops(
 ) -> tuple[str, ...]:
     """Return the indices in an order in which all formats store them; those of the result come first where they can.
 
-    Operands of full levels only are read at any place, in any order. Raises FormatError where formats contradict each other.
+    Operands whose levels are all full can be read in any order. Raises FormatError where formats contradict each other.
     """
     needed = {
         name: [level.axis.mode for level in format.levels]

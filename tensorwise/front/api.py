@@ -62,7 +62,7 @@ def tune(
         mode: output mode of MTTKRP.
         budget_s: wall seconds for all of it (default 30, on a GPU 60, unlimited when ``trials`` is given).
         trials: most candidates to try.
-        expected_calls: number of calls that you expect. Costs that occur once, conversion above all, are weighed against what
+        expected_calls: number of calls that you expect. Costs that occur once, such as conversion, are weighed against what
             these calls save, and the search ends when no candidate is worth measuring; for few calls there is no search.
             If ``trials`` is given, so many candidates are tried in any case.
         threads: threads of a call (default: what this process may use); no more than there are processors.
@@ -70,8 +70,8 @@ def tune(
             device that another package brings, or a `Device`, which stays open. Operators of a GPU take and return NumPy
             arrays, those of simulated accelerators return what the simulated program computes.
         strategy: a name of ``tensorwise.search.STRATEGIES``.
-        model: the cost model that names candidates: ``shipped``, the one calibrated on this machine, else the bundled one, if
-            there is one; ``none`` or None; a `CostModel`, or the folder of one (see ``tensorwise train``).
+        model: the cost model that names candidates: ``shipped``, the one calibrated on this machine or else the bundled
+            one; ``none`` or None; a `CostModel`, or the folder of one (see ``tensorwise train``).
         dtype: float32, float64, float16 or bfloat16, for all operands; default A's own. A dict names the dtype of
             some: ``{"A": "bfloat16", "B": "float32"}``; dense ones are otherwise as A. Halves are accumulated in
             float32, and so is the result unless all operands are of the same half type.

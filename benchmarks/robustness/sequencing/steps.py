@@ -370,7 +370,9 @@ def mutate(rng: Random, names: Namespace) -> str | None:
         if (
             A.data.flags.owndata
             and A.data.ndim == 1
-            and not any(np.may_share_memory(A.data, one) for one in others)
+            and not any(
+                one is A.data or one.base is A.data or np.may_share_memory(A.data, one) for one in others
+            )
         ):
             forms += ["grow_in_place({A}.data, 5)", "{A}.data = np.concatenate(({A}.data, {A}.data[:2]))"]
     return rng.choice(forms).format(A=name)

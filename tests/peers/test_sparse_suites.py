@@ -42,6 +42,20 @@ def test_a_test_that_fails_with_ours_alone_is_named() -> None:
     told = described({"suite": runs})["suite"]
     assert told["fail_with_ours_alone"] == ["a"]
     assert told["patch"]["failed"] == 2
+    assert told["known"] == []
+
+
+def test_what_is_known_to_fail_is_listed_apart() -> None:
+    eq, lsqr = (
+        f"x::sparse.linalg.tests.test_pydata_sparse::test_{name}"
+        for name in ("eq[COO-csr_array]", "lsqr[COO]")
+    )
+    passed = {"outcomes": {eq: "passed", lsqr: "passed"}, "products": 0, "seconds": 1}
+    failed = {"outcomes": {eq: "failed", lsqr: "failed"}, "products": 3, "seconds": 1}
+    runs = {"scipy": passed, "classes": failed, "patch": failed}
+    assert new_failures(runs, ["classes"]) == set()
+    assert new_failures(runs) == {eq}, "under the patch, classes are SciPy's"
+    assert len(described({"suite": runs})["suite"]["known"]) == 3
 
 
 def test_a_broken_class_fails(tmp_path) -> None:

@@ -27,7 +27,7 @@ def count_mode(entries: Entries, mode: int) -> ModeCounts:
 
 
 def count_pairs(entries: Entries, first: int, second: int, shift: int) -> float:
-    """Return how many pairs of coordinates of two modes occur, both divided by 2**shift.
+    """Return how many pairs of coordinates of two modes occur, each coordinate divided by 2**shift.
 
     Where far more pairs are possible than there are entries this is an estimate, by linear counting in a table that is
     mostly empty (Whang, Vander-Zanden and Taylor, A Linear-Time Probabilistic Counting Algorithm for Database

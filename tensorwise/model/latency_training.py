@@ -88,7 +88,7 @@ class LatencyTraining:
 
 @final
 class Scaled:
-    """Programs as a network reads them: standardised, by number of leaves.
+    """Programs as inputs of a network: standardised by ``scales``, and grouped by number of leaves.
 
     Args:
         scales: see ``program_net.scales_of``; torch_device: where they are kept.

@@ -126,7 +126,7 @@ class Versions(Space[Version]):
         return tuple(self.by_config)
 
     def program(self, workload: object, config: Config) -> Version:
-        """Return the version that ``config`` names, whatever is called with it.
+        """Return the version that ``config`` names; the workload does not matter.
 
         Raises:
             InputError: there is none of that name.

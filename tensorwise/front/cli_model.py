@@ -260,7 +260,7 @@ def evaluate(
     from tensorwise.front.model_report import evaluation_report
     from tensorwise.front.reporting import check_writable
     from tensorwise.model import load_model
-    from tensorwise.model.evaluation import MIN_TIMED_CONFIGS
+    from tensorwise.model.evaluation import MIN_TIMED_CONFIGS, jobs_of
 
     for path in (out, report):
         if path is not None:
@@ -281,9 +281,7 @@ def evaluate(
             "the model has learned from all families of these records, or none was drawn so; give --all-families or others"
         )
     judged = _judge(loaded, chosen, workloads)
-    jobs_given = len(
-        {(record.workload_id, record.device_id, record.provenance.get("job")) for record in chosen}
-    )
+    jobs_given = len(jobs_of(chosen))
     if few := jobs_given - len(judged):
         warn(
             f"{few} of {jobs_given} jobs are left out: they have fewer than {MIN_TIMED_CONFIGS} timed configs"

@@ -66,6 +66,15 @@ class JobEvaluation:
     configs: tuple[PredictedConfig, ...] = ()
 
 
+def jobs_of(records: Iterable[Record]) -> list[list[Record]]:
+    """Return the records of each job, without those that were not measured alone or were lost."""
+    jobs: defaultdict[tuple[str, str, object], list[Record]] = defaultdict(list)
+    for record in records:
+        if record.is_isolated and not record.provenance.get("lost"):
+            jobs[record.workload_id, record.device_id, record.provenance.get("job")].append(record)
+    return list(jobs.values())
+
+
 def evaluate_ranking(
     model: CostModel,
     records: Iterable[Record],
@@ -83,11 +92,7 @@ def evaluate_ranking(
     Raises:
         InputError: no job has so many timed configs.
     """
-    jobs: defaultdict[tuple[str, str, object], list[Record]] = defaultdict(list)
-    for record in records:
-        if record.is_isolated and not record.provenance.get("lost"):
-            jobs[record.workload_id, record.device_id, record.provenance.get("job")].append(record)
-    chosen = [job for job in jobs.values() if len({r.config for r in job if r.ok}) >= MIN_TIMED_CONFIGS]
+    chosen = [job for job in jobs_of(records) if len({r.config for r in job if r.ok}) >= MIN_TIMED_CONFIGS]
     if not chosen:
         raise InputError(
             f"no job among the records has {MIN_TIMED_CONFIGS} timed configs; measure more of them"

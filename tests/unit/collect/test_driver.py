@@ -181,15 +181,14 @@ def test_an_answer_of_another_kind_of_machines_is_no_answer(jobs: list[Job], tmp
 
 
 def test_a_late_job_is_begun_again_and_the_first_result_stays(jobs: list[Job], tmp_path: Path) -> None:
-    nodes = Nodes(2)
-    beside = Beside(jobs[:1], tmp_path / "s.sqlite", nodes, limits=replace(QUICK, patience_s=0.1))
+    nodes, measured = Nodes(2), list(jobs[0].measured())  # before: it would be late a second time meanwhile
+    beside = Beside(jobs[:1], tmp_path / "s.sqlite", nodes, limits=replace(QUICK, patience_s=1.0))
     until(lambda: len(nodes.submitted) == 2)
-    (job, late), (_, second) = nodes.open
+    (_, late), (_, second) = nodes.open
     for future, who in ((late, "late"), (second, "second")):  # the late one is the first after all
-        future.set_result([replace(one, note=who) for one in job.measured()])
+        future.set_result([replace(one, note=who) for one in measured])
     found = beside.end()
-    assert (found.jobs, found.num_left) == (1, 0)
-    assert found.redone >= 1, "on a busy machine it is late more than once"
+    assert (found.jobs, found.redone, found.num_left) == (1, 1, 0)
     with Store(tmp_path / "s.sqlite") as store:
         assert {one.note for one in store} == {"late"}
 

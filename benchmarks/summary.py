@@ -67,7 +67,7 @@ def parts(path: Path) -> tuple[str, str, str]:
 
 
 def result(path: Path) -> str:
-    """Return the last result of a script as Markdown."""
+    """Return the last result of a script, and those of other machines (``NAME-intel.json``), as Markdown."""
     if (path.parent / "history.jsonl").exists():
         return "Results are in the [benchmark history](../docs/benchmark-history.md)."
     name = path.parent.name if path.name == "run.py" else path.stem
@@ -75,6 +75,12 @@ def result(path: Path) -> str:
     file = own if own.exists() else HERE / "results" / f"{name}.json"
     if not file.exists():
         return "No result is kept."
+    others = sorted(file.parent.glob(f"{name}-*.json"))
+    return "\n\n".join(_described(one) for one in (file, *others))
+
+
+def _described(file: Path) -> str:
+    """Describe a file of results: one of the script, or one of another machine, whose name says so."""
     held = json.loads(file.read_text())
     lines = [f"- {line}" for line in held.get("summary", [])] or _plain(held)
     machine = held.get("machine", {}).get("processor") or held.get("processor")

@@ -1,4 +1,4 @@
-"""Draws the README's bar chart and writes the pages' table of speed from the committed regret curve; measures nothing.
+"""Draws the README's bar chart and writes the pages' tables of speed from the committed regret curves; measures nothing.
 
     python benchmarks/everyday/bars.py [--check]
 
@@ -22,11 +22,13 @@ from benchmarks.everyday.judging import CALLS, SLOWER, groups_of, ratios_of
 from benchmarks.generated import with_part
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
 
-RESULTS: Final = Path(__file__).parent / "results" / "regret.json"
+HERE: Final = Path(__file__).parent / "results"
+RESULTS: Final = {"AMD": HERE / "regret.json", "Intel": HERE / "regret-intel.json"}
+"""The regret curve of each maker's processor; the picture is of the first."""
 PICTURE: Final = ROOT / "docs" / "assets" / "speed.svg"
-PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "arrays.md")
-"""Each has the table."""
-BEGIN: Final = "<!-- speed of sparse arrays: written by benchmarks/everyday/bars.py -->"
+PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "array-speed.md")
+"""Each has the tables."""
+BEGIN: Final = "<!-- speed of sparse arrays on {maker}: written by benchmarks/everyday/bars.py -->"
 END: Final = "<!-- end of the table -->"
 WIDTH, LEFT, TOP, PANEL, GAP, BOTTOM, ROW = 860, 50, 62, 370, 50, 250, 262
 """In pixels; a row of panels begins `ROW` below the one before it."""
@@ -103,8 +105,8 @@ def cell(runs: Runs, group: str, peer: str, calls: int) -> str:
     return f"{geometric_mean(ratios):.2f} ({max(ratios):.2f}; {100 * slower:.0f} %)"
 
 
-def table(path: Path) -> str:
-    """Return the lines of a page from `BEGIN` to `END`."""
+def table(maker: str, path: Path) -> str:
+    """Return the lines of a page from `BEGIN` to `END` for the processor of one maker."""
     held = json.loads(path.read_text())
     runs, peers = held["runs"], {"scipy": "SciPy", "mkl": "MKL's faster way"}
     lines = [
@@ -116,16 +118,18 @@ def table(path: Path) -> str:
         for peer, title in peers.items()
         for group in operations(runs)
     ]
-    return "\n".join([BEGIN, "", *lines, "", END])
+    return "\n".join([BEGIN.format(maker=maker), "", *lines, "", END])
 
 
-def written(page: str, path: Path, name: object = "the README") -> str:
-    """Return a page with its table replaced; ``name`` is for the error.
+def written(page: str, results: Mapping[str, Path], name: object = "the README") -> str:
+    """Return a page with its tables replaced, one for each maker; ``name`` is for the error.
 
     Raises:
         SystemExit: it has no place for one.
     """
-    return with_part(page, table(path), name)
+    for maker, path in results.items():
+        page = with_part(page, table(maker, path), name)
+    return page
 
 
 def main() -> None:
@@ -135,9 +139,9 @@ def main() -> None:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
     pages = {page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in PAGES}
-    texts = {PICTURE: picture_of(RESULTS), **pages}
+    texts = {PICTURE: picture_of(RESULTS["AMD"]), **pages}
     if parser.parse_args().check:
-        generated.check(texts, RESULTS, "python benchmarks/everyday/bars.py")
+        generated.check(texts, HERE, "python benchmarks/everyday/bars.py")
     else:
         generated.write(texts)
 

@@ -78,15 +78,16 @@ def picture_of(path: Path) -> str:
         legend += line([(x, HEIGHT - 28), (x + 22, HEIGHT - 28)], COLOURS[place])
         legend += label(x + 28, HEIGHT - 24, group, class_="name")
     matrices = len({case.split(" ")[0] for case in runs})
-    source = (
+    what = (
         f"{matrices} matrices, {held['settings']['threads']} threads, {held['machine']['processor']}; "
-        f"dots: the worst matrix, dashes: frozen; drawn of {path.name} {bytes_digest(path.read_bytes())}"
+        "dots: the worst matrix, dashes: frozen"
     )
+    source = f"drawn of {path.name} {bytes_digest(path.read_bytes())}"
     panels = "".join(panel(runs, peer, LEFT + place * (PANEL + GAP)) for place, peer in enumerate(PEERS))
-    content = panels + legend + label(LEFT, HEIGHT - 6, source)
+    content = panels + legend + label(LEFT, HEIGHT - 6, what) + label(LEFT, HEIGHT + 12, source)
     return picture(
         WIDTH,
-        HEIGHT,
+        HEIGHT + 18,
         content,
         "Total time of K products with tuned-by-use arrays over that of SciPy and of MKL",
     )

@@ -227,10 +227,11 @@ def test_a_picture_has_a_line_for_each_operation_and_says_of_which_results(tmp_p
     assert found["SpMM 8, float64"][0] == (1, pytest.approx(0.5), pytest.approx(0.5))
 
 
-def test_the_committed_picture_is_of_the_committed_results_and_on_the_page() -> None:
-    results, picture = RESULTS / "regret.json", ROOT / "docs" / "assets" / "regret.svg"
-    page = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
-    assert results.exists() == picture.exists() == ("(assets/regret.svg)" in page), "run draw.py; show it"
+@pytest.mark.parametrize("name", ["regret", "regret-intel"])
+def test_the_committed_picture_is_of_the_committed_results_and_on_the_page(name: str) -> None:
+    results, picture = RESULTS / f"{name}.json", ROOT / "docs" / "assets" / f"{name}.svg"
+    page = (ROOT / "docs" / "array-speed.md").read_text(encoding="utf-8")
+    assert results.exists() == picture.exists() == (f"(assets/{name}.svg)" in page), "run draw.py; show it"
     assert not results.exists() or picture.read_text(encoding="utf-8") == picture_of(results)
 
 

@@ -45,4 +45,5 @@ def test_without_an_emulator_the_part_of_aarch64_fails(tmp_path: Path) -> None:
     )
     assert ran.returncode != 0
     told = re.search(r"apt-get install (.*)", ran.stdout)
-    assert told and "qemu-user" in told[1].split(), ran.stdout  # the cross compiler may be missing, too
+    assert told, ran.stdout
+    assert "qemu-user" in told[1].split()  # the cross compiler may be missing, too

@@ -22,8 +22,8 @@ from benchmarks.everyday.judging import CALLS, SLOWER, groups_of, ratios_of
 from benchmarks.generated import with_part
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
 
-HERE: Final = Path(__file__).parent / "results"
-RESULTS: Final = {"AMD": HERE / "regret.json", "Intel": HERE / "regret-intel.json"}
+FOLDER: Final = Path(__file__).parent / "results"
+RESULTS: Final = {"AMD": FOLDER / "regret.json", "Intel": FOLDER / "regret-intel.json"}
 """The regret curve of each maker's processor; the picture is of the first."""
 PICTURE: Final = ROOT / "docs" / "assets" / "speed.svg"
 PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "array-speed.md")
@@ -141,7 +141,7 @@ def main() -> None:
     pages = {page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in PAGES}
     texts = {PICTURE: picture_of(RESULTS["AMD"]), **pages}
     if parser.parse_args().check:
-        generated.check(texts, HERE, "python benchmarks/everyday/bars.py")
+        generated.check(texts, FOLDER, "python benchmarks/everyday/bars.py")
     else:
         generated.write(texts)
 

@@ -60,7 +60,8 @@ def measured(bench: Bench, wanted: Wanted, settings: Settings) -> dict[str, Any]
     except MeasurementError as error:
         return {"failed": {"all": str(error)}}
     except (TensorwiseError, MemoryError, OSError) as error:
-        return {"failed": {"all": f"{type(error).__name__}: {error}"[:300]}}
+        told = str(error).replace(str(wanted.item.path), wanted.item.path.name)  # results are of no folder
+        return {"failed": {"all": f"{type(error).__name__}: {told}"[:300]}}
 
 
 def wanted_runs(options: argparse.Namespace) -> list[Wanted]:

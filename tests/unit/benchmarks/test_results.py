@@ -214,6 +214,12 @@ def committed() -> list[Path]:
     return sorted(path for path in found if path.name not in ("expected.json", "model.json"))
 
 
+def test_committed_results_name_no_path_of_a_machine() -> None:
+    """A message of a failed run may name the file that it was about."""
+    pattern = re.compile(r"""(?<![\w.~-])/(?:home|mnt|root|tmp|Users|var|work)/\w""")
+    assert not [path for path in committed() if pattern.search(path.read_text(encoding="utf-8"))]
+
+
 def changed_inputs(held: dict[str, Any]) -> list[str]:
     """Inputs in this repository that are not what they were; all of them where none were recorded."""
     if not (known := held.get("inputs", {})):

@@ -28,6 +28,8 @@
 #define SPINS_BEFORE_YIELD 2000
 #define POLITE_NS 10000 /* of spinning, from which on whoever else wants the processor is let through */
 #define MOST_WAKE_NS 200000 /* longer than that the caller was stopped meanwhile */
+#define OTHERS_NS 100000 /* a yield that takes longer let another thread run */
+#define CROWDED_NS 100000000 /* how long a worker then leaves the processor between jobs, before it tries again */
 
 typedef struct {
     tw_body body;
@@ -43,6 +45,7 @@ typedef struct {
     int64_t id;
     int sleeping; /* atomic */
     int off;      /* the processor that it was kept off last, -1 for none; guarded by busy */
+    int64_t crowded_until; /* another thread uses its processor, as a BLAS's that spins; its own */
 } LINE worker;
 
 static LINE uint64_t state;
@@ -125,6 +128,16 @@ static int64_t spinning(void)
     return spin_is_given ? spin_ns : tw_max_i64(spin_ns, 2 * wake);
 }
 
+/* Let whoever waits for this processor run. Linux gives all the time that is left of ours away, some milliseconds, while a
+ * sleeping thread that is woken gets the processor at once: where others do run, a worker sleeps until it is needed. */
+static void yield_to_others(worker *me)
+{
+    const int64_t start = now_ns();
+    sched_yield();
+    const int64_t end = now_ns();
+    if (end - start > OTHERS_NS) me->crowded_until = end + CROWDED_NS;
+}
+
 static void *serve(void *argument)
 {
     worker *me = argument;
@@ -133,9 +146,9 @@ static void *serve(void *argument)
         for (int64_t turn = 1; GENERATION(look()) == seen; turn++) {
             relax();
             if (turn % 32) continue;
-            const int64_t waited = now_ns() - start;
-            if (waited < spinning()) {
-                if (waited > POLITE_NS) sched_yield(); /* our caller may be waiting for this very processor */
+            const int64_t now = now_ns(), waited = now - start;
+            if (waited < (now < me->crowded_until ? POLITE_NS : spinning())) {
+                if (waited > POLITE_NS) yield_to_others(me); /* our caller may be waiting for this very processor */
                 continue;
             }
             pthread_mutex_lock(&me->mutex);
@@ -199,6 +212,7 @@ static void start_workers(int64_t threads)
         w->id = started + 1;
         w->sleeping = 0;
         w->off = -1;
+        w->crowded_until = 0;
         if (pthread_create(&w->thread, &detached, serve, w)) break;
         keep_off(w);
     }

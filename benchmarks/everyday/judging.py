@@ -10,6 +10,8 @@ from benchmarks.corpus import geometric_mean
 
 MARKS: Final = [m * 10**p for p in range(4) for m in (1, 2, 5)] + [10_000]
 """Numbers of calls after which a process reads the clock."""
+READINGS: Final = (*MARKS, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
+"""The same for processes that are to call more often."""
 CALLS: Final = (10, 100, 1000, 10_000)
 """Numbers of calls that targets are of."""
 SLOWER: Final = 0.95
@@ -17,7 +19,7 @@ SLOWER: Final = 0.95
 MOST_OF_NEVER, PLUS_S = 1.10, 1e-3
 """Bounds of the total time, as a multiple of never tuning and in seconds on top."""
 MOST_OF_SEARCHED: Final = 1.05
-"""Bound of a call's seconds after 10,000 calls, as a multiple of the kernel that a long search finds."""
+"""Bound of a call's seconds in the end, as a multiple of the kernel that a long search finds."""
 MKL: Final = ("mkl", "mkl, no hints")
 INSPECTED: Final = "mkl with its inspector"
 """The peer that is told beside the faster of MKL's two, which is what targets are of."""
@@ -34,7 +36,7 @@ TARGETS: Final[dict[tuple[str, str], dict[int, Target]]] = {
 
 
 def seconds_at(line: str, calls: int) -> tuple[float, bool]:
-    """Return seconds of so many calls from a line of seconds at `MARKS`, and whether they are extrapolated.
+    """Return seconds of so many calls from a line of seconds at `READINGS`, and whether they are extrapolated.
 
     Beyond the last reading a call takes what `call_seconds` says.
 
@@ -42,9 +44,9 @@ def seconds_at(line: str, calls: int) -> tuple[float, bool]:
     ((5.0, False), (20.0, True))
     """
     read = [float(word) for word in line.split()]
-    if calls in MARKS[: len(read)]:
-        return read[MARKS.index(calls)], False
-    last, rate = MARKS[len(read) - 1], call_seconds(line)
+    if calls in READINGS[: len(read)]:
+        return read[READINGS.index(calls)], False
+    last, rate = READINGS[len(read) - 1], call_seconds(line)
     return read[-1] + (calls - last) * rate, True
 
 
@@ -57,7 +59,7 @@ def call_seconds(line: str) -> float:
     read = [float(word) for word in line.split()]
     if len(read) == 1:
         return read[0]
-    return (read[-1] - read[-2]) / (MARKS[len(read) - 1] - MARKS[len(read) - 2])
+    return (read[-1] - read[-2]) / (READINGS[len(read) - 1] - READINGS[len(read) - 2])
 
 
 @final
@@ -66,7 +68,7 @@ class Curve:
     """Totals of one contestant on one matrix.
 
     Attributes:
-        lines: of seconds at `MARKS`, one a round.
+        lines: of seconds at `READINGS`, one a round.
         overheads_s: import and loading of kernels, one a round.
     """
 
@@ -220,9 +222,10 @@ def searched(cases: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, bo
     if not ratios:
         return "", True
     mean, worst = geometric_mean(ratios.values()), max(ratios, key=lambda case: ratios[case])
+    calls = [READINGS[len(Curve.of(cases[case], name).lines[0].split()) - 1] for case in ratios]
     text = (
-        f"a call in the end takes {mean:.2f} of that of a long search's kernel in geometric mean of {len(ratios)} "
-        f"(target {MOST_OF_SEARCHED:g}), worst {ratios[worst]:.2f} {worst}"
+        f"a call in the end, after {min(calls):,} to {max(calls):,} calls, takes {mean:.2f} of that of a long search's "
+        f"kernel in geometric mean of {len(ratios)} (target {MOST_OF_SEARCHED:g}), worst {ratios[worst]:.2f} {worst}"
     )
     return text, mean <= MOST_OF_SEARCHED
 

@@ -19,9 +19,10 @@ are reported separately; the ratio that contains them is given, too. The latter 
 two matrices, which have the rows of the user's matrix in another order. Rounds are interleaved in shuffled order; a ratio is
 the median of the ratios within rounds. Results are compared with SciPy's in float64 within a rounding bound.
 
-One process serves all K: it reads the clock after 1, 2, 5, 10, ... calls. It stops when the next reading would exceed
---most-s (--steady-s for contestants that do not tune); later readings are extrapolated from the second half of its calls,
-and the summary counts them. --search-s adds the kernel that a search of so many seconds finds; only its calls are timed.
+One process serves all K: it reads the clock after 1, 2, 5, 10, ... calls, up to --most-calls. It stops when the next reading
+would exceed --most-s (--steady-s for contestants that do not tune); later readings are extrapolated from the second half of
+its calls, and the summary counts them. --search-s adds the kernel that a search of so many seconds finds; only its calls are
+timed, and the summary compares it with the last of the others' calls.
 Matrices are chosen by ``matrices.py``: families of the manifest get places in turns, the largest family first; a family
 gives matrices at equal distances in the order of their nonzeros. A case that is in the result file is not repeated.
 """
@@ -41,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.corpus import Results, resumable
 from benchmarks.everyday.homes import Homes, variables
-from benchmarks.everyday.judging import MARKS, summarize
+from benchmarks.everyday.judging import MARKS, READINGS, summarize
 from benchmarks.everyday.matrices import choose, matrix_of, save
 
 HERE: Final = Path(__file__).parent
@@ -89,8 +90,9 @@ def runner(homes: Homes, threads: int) -> Run:
 def measure(
     run: Run, task: Mapping[str, Any], contestants: Sequence[str], options: argparse.Namespace, seed: int
 ) -> dict[str, Any]:
-    """Measure all contestants on one matrix; ``seconds`` of a contestant are lines, one a round, of seconds at `MARKS`."""
+    """Measure all contestants on one matrix; ``seconds`` of a contestant are lines of seconds at `READINGS`, one a round."""
     rng = np.random.default_rng(seed)
+    marks = [mark for mark in READINGS if mark <= options.most_calls]
     told: dict[str, dict[str, list[Any]]] = {
         name: {"import_s": [], "load_s": [], "seconds": [], "error": []} for name in contestants
     }
@@ -99,7 +101,7 @@ def measure(
             if name == "searched" and turn:
                 continue
             most_s = options.most_s if name in CHANGING else options.steady_s
-            found = run(str(name), {**task, "marks": MARKS, "most_s": most_s, "search_s": options.search_s})
+            found = run(str(name), {**task, "marks": marks, "most_s": most_s, "search_s": options.search_s})
             mine = told[str(name)]
             mine["import_s"].append(round(found["import_s"], 5))
             mine["load_s"].append(round(found["load_s"], 5))
@@ -145,6 +147,7 @@ def main() -> None:
     parser.add_argument(
         "--steady-s", type=float, default=2.0, help="seconds of a contestant that does not change"
     )
+    parser.add_argument("--most-calls", type=int, default=MARKS[-1], help="of a process")
     parser.add_argument("--search-s", type=float, default=0.0, help="seconds of the long search; 0: none")
     parser.add_argument("--contestants", default="scipy;mkl;mkl, no hints;ours;ours, frozen;never tuned")
     parser.add_argument(

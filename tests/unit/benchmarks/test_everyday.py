@@ -16,7 +16,7 @@ from benchmarks.corpus import ROOT, Item, bytes_digest
 from benchmarks.everyday import gpu, judging
 from benchmarks.everyday.draw import curves, picture_of
 from benchmarks.everyday.homes import Homes, variables
-from benchmarks.everyday.judging import CALLS, MARKS, call_seconds, ratio, seconds_at, summarize
+from benchmarks.everyday.judging import CALLS, MARKS, READINGS, call_seconds, ratio, seconds_at, summarize
 from benchmarks.everyday.matrices import choose, load, save
 from benchmarks.everyday.mkl_csr import products
 from benchmarks.everyday.products import largest_error, operand, time_calls
@@ -117,7 +117,7 @@ def test_processes_have_limits_and_no_settings_of_ours(monkeypatch: pytest.Monke
 
 def test_a_whole_run(matrix: sp.csr_array, tmp_path: Path) -> None:
     """SciPy against itself, in processes of their own."""
-    options = argparse.Namespace(rounds=2, most_s=0.1, steady_s=0.1, search_s=0)
+    options = argparse.Namespace(rounds=2, most_s=0.1, steady_s=0.1, most_calls=10_000, search_s=0)
     task = {"matrix": str(save(matrix, tmp_path / "a.npz")), "columns": 0}
     found = measure(runner(Homes(tmp_path), 1), task, ["scipy"], options, 0)
     assert found["wrong"] == []
@@ -140,7 +140,7 @@ def test_a_part_of_the_cases_has_all_sizes() -> None:
 
 
 def line(call_s: float, calls: int = MARKS[-1], before_s: float = 0.0) -> str:
-    return " ".join(f"{before_s + call_s * mark:.8g}" for mark in MARKS if mark <= calls)
+    return " ".join(f"{before_s + call_s * mark:.8g}" for mark in READINGS if mark <= calls)
 
 
 def run(wrong: tuple[str, ...] = (), **lines: str) -> dict[str, Any]:
@@ -206,6 +206,10 @@ def test_the_last_calls_are_compared_with_a_long_searchs_kernel() -> None:
     assert holds
     assert "takes 1.00 of that of a long search's kernel" in text
     assert not judging.searched({"a": run(ours=line(1.06), searched=line(1.0))}, "ours")[1]
+    later = run(ours=line(1.0, 500_000), searched=line(1.0, 1_000_000))
+    text, holds = judging.searched({"a": later, "b": run(ours=line(1.0), searched=line(1.0))}, "ours")
+    assert holds
+    assert text.startswith("a call in the end, after 10,000 to 500,000 calls, takes 1.00")
 
 
 # -- what is drawn -------------------------------------------------------------------------------------------

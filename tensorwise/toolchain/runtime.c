@@ -1,14 +1,12 @@
 /* The parallel driver of all generated kernels, on a pool of its own.
  *
- * A call opens a job; the caller is thread 0 and works at once; worker w joins as thread w when it
- * sees the job in time. Work is claimed piece by piece through atomic counters and nothing belongs to
- * a worker that has not come, so a call never waits for a thread to wake up, only for pieces that
- * are being worked on. A call from inside a body, or while another thread's call is running, is
- * served serially by its caller: there is one pool and it never deadlocks.
+ * A call opens a job; the caller is thread 0 and works at once; worker w joins as thread w when it sees the job in time. Work
+ * is claimed piece by piece through atomic counters and nothing belongs to a worker that has not come, so a call never waits
+ * for a thread to wake up, only for pieces that are being worked on. A call from inside a body, or while another thread's call
+ * is running, is served serially by its caller: there is one pool and it never deadlocks.
  *
- * `state` carries the whole protocol: generation << 32 | open << 31 | workers inside the job. The
- * job's fields are written only while it is closed and empty, and read only by who joined it.
- */
+ * `state` carries the whole protocol: generation << 32 | open << 31 | workers inside the job. The job's fields are written only
+ * while it is closed and empty, and read only by who joined it. */
 #ifdef __linux__
 #define _GNU_SOURCE /* affinity */
 #endif
@@ -28,8 +26,8 @@
 #define SPINS_BEFORE_YIELD 2000
 #define POLITE_NS 10000 /* of spinning, from which on whoever else wants the processor is let through */
 #define MOST_WAKE_NS 200000 /* longer than that the caller was stopped meanwhile */
-#define OTHERS_NS 100000 /* a yield that takes longer let another thread run */
-#define CROWDED_NS 100000000 /* how long a worker then leaves the processor between jobs, before it tries again */
+#define OTHERS_NS 100000 /* a yield that takes longer let another thread run: Linux gave it milliseconds */
+#define CROWDED_NS 100000000 /* so long a worker then sleeps between jobs: woken, it has the processor at once */
 
 typedef struct {
     tw_body body;
@@ -60,8 +58,8 @@ static int64_t wake_ns;         /* atomic: what waking a worker takes its caller
 static int spin_is_given;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 #ifdef __linux__
-static cpu_set_t cpus; /* where this process may run: an OpenMP runtime binds the main thread (OMP_PROC_BIND), which
-                        * would hand its one processor on to all threads that it starts */
+/* Where this process may run: an OpenMP runtime binds the main thread (OMP_PROC_BIND), whose threads would inherit that. */
+static cpu_set_t cpus;
 #endif
 
 static inline void relax(void)
@@ -93,8 +91,8 @@ static void run_piece(const job *j, int64_t piece, int64_t thread)
     }
 }
 
-/* Pieces 0 .. threads-1 are first offered to their own threads, so that equal calls touch equal data;
- * the rest goes to whoever is free. In the end, first pieces whose thread did not come are taken over. */
+/* Pieces 0 .. threads-1 are first offered to their own threads, so that equal calls touch equal data; the rest goes to whoever
+ * is free. In the end, first pieces whose thread did not come are taken over. */
 static void work(int64_t thread)
 {
     const job j = current;
@@ -128,16 +126,6 @@ static int64_t spinning(void)
     return spin_is_given ? spin_ns : tw_max_i64(spin_ns, 2 * wake);
 }
 
-/* Let whoever waits for this processor run. Linux gives all the time that is left of ours away, some milliseconds, while a
- * sleeping thread that is woken gets the processor at once: where others do run, a worker sleeps until it is needed. */
-static void yield_to_others(worker *me)
-{
-    const int64_t start = now_ns();
-    sched_yield();
-    const int64_t end = now_ns();
-    if (end - start > OTHERS_NS) me->crowded_until = end + CROWDED_NS;
-}
-
 static void *serve(void *argument)
 {
     worker *me = argument;
@@ -148,7 +136,9 @@ static void *serve(void *argument)
             if (turn % 32) continue;
             const int64_t now = now_ns(), waited = now - start;
             if (waited < (now < me->crowded_until ? POLITE_NS : spinning())) {
-                if (waited > POLITE_NS) yield_to_others(me); /* our caller may be waiting for this very processor */
+                if (waited <= POLITE_NS) continue;
+                sched_yield(); /* our caller may be waiting for this very processor */
+                if (now_ns() - now > OTHERS_NS) me->crowded_until = now + CROWDED_NS;
                 continue;
             }
             pthread_mutex_lock(&me->mutex);
@@ -165,6 +155,7 @@ static void *serve(void *argument)
  * processor of a virtual machine looks taken to it (decision 0108). */
 static void keep_off(worker *w)
 {
+    (void)w;
 #ifdef __linux__
     const int here = sched_getcpu();
     if (here < 0 || here == w->off) return;
@@ -172,8 +163,6 @@ static void keep_off(worker *w)
     if (here < CPU_SETSIZE) CPU_CLR(here, &others);
     if (CPU_COUNT(&others)) pthread_setaffinity_np(w->thread, sizeof others, &others);
     w->off = here;
-#else
-    (void)w;
 #endif
 }
 
@@ -212,7 +201,6 @@ static void start_workers(int64_t threads)
         w->id = started + 1;
         w->sleeping = 0;
         w->off = -1;
-        w->crowded_until = 0;
         if (pthread_create(&w->thread, &detached, serve, w)) break;
         keep_off(w);
     }
@@ -260,8 +248,8 @@ static void run_serially(tw_body body, void *context, int64_t lo, int64_t hi, co
 /* Run body over [lo, hi) on up to `threads` threads; see tw_driver in prelude.h.
  *   bounds NULL: pieces of `chunk` iterations (0: about eight a thread), or one call when threads <= 1;
  *   else: pieces [bounds[p], bounds[p+1]) for p in 0 .. parts-1, empty ones skipped; lo, hi, chunk unused.
- * Every index is covered by exactly one call; calls that run at the same time differ in `thread`,
- * which is in 0 .. threads-1; all calls have returned, and their writes are visible, on return. */
+ * Every index is covered by exactly one call; calls that run at the same time differ in `thread`, which is in 0 .. threads-1;
+ * all calls have returned, and their writes are visible, on return. */
 void tw_parallel(tw_body body, void *context, int64_t lo, int64_t hi, int64_t threads, int64_t chunk,
                  const int64_t *bounds, int64_t parts)
 {

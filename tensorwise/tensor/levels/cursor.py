@@ -5,8 +5,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, final
 
-import numpy as np
-
 from tensorwise.tensor.levels.level import Level
 
 
@@ -48,23 +46,3 @@ def _grouped(
     children = [child for parent in parents for child in level.children(arrays, parent, extent)]
     for coordinate, group in groupby(sorted(children), key=itemgetter(0)):
         yield coordinate, tuple(position for _, position in group)
-
-
-def position_of(level: Level, arrays: Mapping[str, Any], parent: int, coordinate: int, extent: int) -> int:
-    """Return the position of ``coordinate`` below ``parent``, or -1 where it is not stored; unique levels.
-
-    By arithmetic where the level can (``locate``, ``find``), by binary search where it keeps a list in order, otherwise by
-    reading the fiber.
-    """
-    if level.full:
-        return int(level.locate(arrays, parent, coordinate, extent))
-    if level.bit_array is not None:
-        plain = {name: [int(array[parent])] for name, array in arrays.items()}
-        return int(level.find(plain, 0, coordinate))
-    if level.coordinate_array is not None and level.ordered and level.unique:
-        low, high = map(int, level.bounds(arrays, parent))
-        listed = arrays[level.coordinate_array]
-        found = low + int(np.searchsorted(listed[low:high], coordinate))
-        return found if found < high and listed[found] == coordinate else -1
-    children = level.children(arrays, parent, extent)
-    return next((position for other, position in children if other == coordinate), -1)

@@ -225,6 +225,42 @@ def test_threads_run_anywhere_but_on_their_callers_processor(counting: LoadedKer
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor"
+)
+def test_a_thread_sleeps_between_loops_where_others_use_its_processor(counting: LoadedKernel) -> None:
+    """It would spin for a second; a yield then gives away milliseconds in which it is needed."""
+    code = (
+        "import os, subprocess, sys, time\n"
+        "from tensorwise.toolchain.runtime import driver_address\n"
+        "from tests.unit.toolchain.test_runtime import COUNTING, Run\n"
+        "from tensorwise.toolchain.cache import default_cache\n"
+        "mine, others = sorted(os.sched_getaffinity(0))[:2]\n"
+        "os.sched_setaffinity(0, {mine, others})\n"
+        "driver_address()\n"
+        "kernel = default_cache().get([COUNTING])[0]\n"
+        "os.sched_setaffinity(0, {mine})\n"
+        "before = set(os.listdir('/proc/self/task'))\n"
+        "def state():\n"
+        "    Run(kernel, 0, 1000, 2)\n"
+        "    (ours,) = set(os.listdir('/proc/self/task')) - before\n"
+        "    time.sleep(0.02)\n"
+        "    return open(f'/proc/self/task/{ours}/stat').read().rpartition(')')[2].split()[0]\n"
+        "end = time.monotonic() + 60\n"
+        "while state() != 'R':\n"
+        "    assert time.monotonic() < end, 'it never spins'\n"
+        "busy = f'import os; os.sched_setaffinity(0, {{{others}}})\\nwhile os.getppid() == {os.getpid()}: pass'\n"
+        "other = subprocess.Popen([sys.executable, '-c', busy])\n"
+        "end = time.monotonic() + 60\n"
+        "while state() != 'S':\n"
+        "    assert time.monotonic() < end, 'it never sleeps'\n"
+        "other.kill()\n"
+        "other.wait()\n"
+    )
+    environment = {**os.environ, "TENSORWISE_SPIN_US": "1000000"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=120)
+
+
 def test_runtime_is_compiled_once_a_machine(own_cache_dir: Path) -> None:
     code = (
         "from tensorwise.toolchain.runtime import DRIVER, driver_address\n"

@@ -14,10 +14,11 @@ import scipy.sparse as sp
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.sparse.budget import SPENT_SHARE, needed_s
-from tensorwise.sparse.limits import autotune
+from tensorwise.sparse.limits import autotune, is_reproducible
 from tensorwise.sparse.product import Product
 from tensorwise.sparse.products import Products, ProductTable
 from tensorwise.sparse.search import FormatSearch, machine_is_busy, search_is_running
+from tensorwise.sparse.slices import sliced_way, slices_ns
 from tensorwise.sparse.summary import waiting_text
 from tensorwise.sparse.trials import WayTrial
 from tensorwise.sparse.ways import ProductWay, way_packed
@@ -45,7 +46,7 @@ class _Search:
         self.writes = 0
         """How often values had been replaced when it began: what it packs may be of older ones, or of both."""
         self.next_ns = SEARCH_NS
-        self.is_priced = False
+        self.is_priced = self.is_sliced = False
         self.cpu_s = 0.0
         self.outcome = ""
         """What the last one found, in words; empty before its end."""
@@ -76,19 +77,23 @@ class FrozenArrays:
 
         A search begins when its budget, a share of the time that calls have taken, suffices to measure anything; and again
         when they have taken ``SEARCH_GROWTH`` times as long.
-        There is none for a BSR array.
+        There is none for a BSR array. Long before, products with a vector try slices.
         """
         if self._memory.ndim > 1:
             return []
         key = product.gather, product.columns
         state = self._states.setdefault(key, _Search())
         if state.running is None:
-            if product.spent_ns < state.next_ns or autotune() == "off":
+            if autotune() == "off":
+                return []
+            if sliced := self._sliced(product, table, state):
+                return sliced
+            if product.spent_ns < state.next_ns:
                 return []
             if not state.is_priced:
                 state.is_priced = True
-                call_s, threads = product.time_call(), max(way.threads for way in product.ways)
-                needed = needed_s(self._memory.size, call_s, threads)
+                in_place = product.in_place
+                needed = needed_s(self._memory.size, product.time_call(in_place), in_place.threads)
                 state.next_ns = max(state.next_ns, int(1e9 * needed / SPENT_SHARE))
                 if product.spent_ns < state.next_ns:
                     return []
@@ -111,33 +116,45 @@ class FrozenArrays:
             way.is_stale = state.writes != self._writes
         return ways
 
+    def _sliced(self, product: Product, table: ProductTable, state: _Search) -> list[ProductWay]:
+        """The way over slices, once, when calls have taken long enough."""
+        if product.columns is not None or state.is_sliced or is_reproducible():
+            return []
+        if product.spent_ns < slices_ns(self._memory.size, product.gather):
+            return []
+        state.is_sliced = True
+        way = sliced_way(self.arrays, table.minor, product.gather, product.current.threads)
+        return [way] if way is not None and self._has_room(way, table) else []
+
     def _begin(self, product: Product, table: ProductTable) -> FormatSearch:
         kind = sp.csr_array if product.gather else sp.csc_array
         lines, minor = table.lines, table.minor
         shape = (lines, minor) if product.gather else (minor, lines)
         matrix = kind(shape, dtype=table.data.dtype)
         matrix.data, matrix.indices, matrix.indptr = self.arrays
-        threads = max(way.threads for way in product.ways)
-        operation = "spmv" if product.columns is None else "spmm"
-        return FormatSearch(
-            matrix, operation, product.columns, threads, product.time_call(), product.spent_ns / 1e9
-        )
+        in_place, operation = product.in_place, "spmv" if product.columns is None else "spmm"
+        call_s, spent_s = product.time_call(in_place), product.spent_ns / 1e9
+        return FormatSearch(matrix, operation, product.columns, in_place.threads, call_s, spent_s)
 
     def _ways(
         self, found: "Sequence[PackedProduct]", product: Product, table: ProductTable
     ) -> list[ProductWay]:
-        """The packed products as ways, as many as there is memory for."""
-        ways = []
-        own = sum(array.nbytes for array in self.arrays)
-        held = sum(way.nbytes for one in list(table.products.values()) for way in one.ways if way.is_packed)
-        known = {way.name for way in product.ways}
+        """The packed products as ways: those that may be faster than the way in use, as many as there is memory for."""
+        ways: list[ProductWay] = []
+        known, call_s = {way.name for way in product.ways}, product.time_call(product.current)
         for packed in found:
-            way = way_packed(product.library, packed, table.data.dtype.itemsize)
-            if way is None or way.name in known or held + way.nbytes > MOST_HELD * own:
+            if packed.expected_s > call_s:  # than slices
                 continue
-            held += way.nbytes
-            ways.append(way)
+            way = way_packed(product.library, packed, table.data.dtype.itemsize)
+            if way is not None and way.name not in known and self._has_room(way, table, ways):
+                ways.append(way)
         return ways
+
+    def _has_room(self, way: ProductWay, table: ProductTable, others: Sequence[ProductWay] = ()) -> bool:
+        """Whether another packed form may be held besides those of the table, and others that are not there yet."""
+        held = [one for product in list(table.products.values()) for one in product.ways if one.is_packed]
+        room = MOST_HELD * sum(array.nbytes for array in self.arrays)
+        return sum(one.nbytes for one in (*held, *others, way)) <= room
 
     def note_trial(self, trial: WayTrial[ProductWay]) -> None:
         """Remember what packed ways took beside the ways in place, for the next process with this matrix."""

@@ -19,11 +19,18 @@ IN_PLACE: Final = Routines(
         "data": (SIZE, (SIZE, SIZE)),
         "limit": (None, (SIZE, SIZE)),
         "bounds": (None, (POINTER, SIZE, SIZE, SIZE, POINTER)),
+        "slice_rows": (SIZE, (POINTER, SIZE, SIZE, POINTER, POINTER)),
+        "slice_columns": (None, (SIZE, SIZE, POINTER, POINTER, SIZE, SIZE, POINTER, POINTER, SIZE, POINTER)),
+        "slice_values": (
+            None,
+            (SIZE, SIZE, POINTER, SIZE, SIZE, POINTER, POINTER, POINTER, POINTER, SIZE, POINTER),
+        ),
     },
     Path(__file__).with_name("in_place.c"),
+    Path(__file__).with_name("slices.c"),
 )
 """``multiply`` runs a way, ``limit`` says which ways are wanted, ``bounds`` cuts lines into parts, and ``data`` reads where
-an array object keeps its elements."""
+an array object keeps its elements. The others pack; see `tensorwise.sparse.slices`."""
 BACKGROUND: Final = "--background"
 """Argument of the child that makes the library."""
 _MADE_FROM: Final = ("lower", "program", "runtime", "tensor", "toolchain")
@@ -39,7 +46,7 @@ def _sources() -> list[tuple[str, Path]]:
     """Name below the package, and path, of each file that the kernels follow from."""
     root = Path(__file__).resolve().parent.parent
     sources = [path for folder in _MADE_FROM for path in (root / folder).rglob("*.[pch]*")]
-    sources += [Path(__file__).with_name(name) for name in ("kernels.py", "in_place.c")]
+    sources += [Path(__file__).with_name(name) for name in ("kernels.py", "in_place.c", "slices.c")]
     return [
         (str(path.relative_to(root)), path) for path in sorted(sources) if path.suffix in (".py", ".c", ".h")
     ]

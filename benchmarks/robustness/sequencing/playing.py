@@ -37,6 +37,7 @@ _KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
 """With the setting ``trials`` every product is ours from its first call, and other kernels are tried after some calls."""
 _SEARCH_KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
     (product, "SOON_NS"): 2000,
+    (frozen, "slices_ns"): lambda entries, gather: 0.0,
     (frozen, "SEARCH_NS"): 0,
     (frozen, "needed_s"): lambda entries, call_s, threads: 0.0,
     (frozen, "FormatSearch"): ListedFormats,

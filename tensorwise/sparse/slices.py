@@ -1,0 +1,184 @@
+"""Slices: the packed form that products of a frozen matrix with a vector try before any search.
+
+Rows of about the same length lie beside each other, four at a time, entry by entry (SELL-C-sigma: Kreutzer et al., SIAM J.
+Sci. Comput. 36(5), 2014). A kernel then computes four rows at once and has no loop for each row whose end the processor
+cannot foresee. Packing needs neither a child process nor a compiler, and takes about as long as ten products.
+"""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+import scipy.sparse as sp
+
+from tensorwise.sparse.kernels import SLICE, SLICED_KERNELS, KernelShape, schedule_of
+from tensorwise.sparse.library import KernelLayout, Library, library
+from tensorwise.sparse.product import ELEMENTS
+from tensorwise.sparse.table import IN_PLACE
+from tensorwise.sparse.ways import PARTS_PER_THREAD, ProductWay, way_packed
+
+PACKING_NS, ENTRY_NS = 100_000, {True: 4, False: 11}
+"""Expected nanoseconds to pack a matrix, and each of its entries: in its lines (True), or across them, which takes sorting
+(measured on an Intel Xeon)."""
+SLICES_SHARE: Final = 0.1
+"""Share of the time of a product's calls that packing may take."""
+MOST_PADDED: Final = 1.5
+"""Slots at most, as a multiple of the entries."""
+LARGEST: Final = 2**31 - 1
+"""Entries, rows and columns at most."""
+
+
+def slices_ns(entries: int, gather: bool) -> float:
+    """Return how many nanoseconds the calls of a product must have taken for slices to be packed."""
+    return (PACKING_NS + ENTRY_NS[gather] * entries) / SLICES_SHARE
+
+
+class SlicedCall(NamedTuple):
+    """The kernel and its arguments, as `way_packed` reads those of a ``PackedProduct``."""
+
+    address: int
+    pointers: Sequence[int]
+    sizes: "ctypes.Array[ctypes.c_int64]"
+    places: tuple[int, int]
+    exclusive: bool = False
+
+
+@final
+class SlicedProduct:
+    """A product of a matrix in slices with a vector: what `ProductWay` needs of a packed form.
+
+    Attributes:
+        name: format and schedule, as of a ``PackedProduct``.
+        threads: that it runs on.
+        facts: none: what trials of it find is not recorded, since every process packs it by itself.
+        single_call: of the kernel.
+    """
+
+    facts: Final[Mapping[str, Any]] = {}
+
+    def __init__(
+        self,
+        found: Library,
+        threads: int,
+        lines: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+        extent: int,
+        values: np.ndarray,
+    ) -> None:
+        """Pack.
+
+        Args:
+            found: the library of kernels.
+            threads: that pack, and run the kernel.
+            lines: indptr, indices, and which of the values belongs to each entry; None: they are in this order.
+            extent: all indices are below it.
+            values: of the matrix.
+
+        Raises:
+            KeyError: the library lost the kernel.
+            ValueError: slices would be mostly padding.
+            MemoryError: they do not fit into memory.
+        """
+        self._driver, self.threads, self._lines = found.driver, threads, lines
+        indptr, indices, _ = lines
+        self._rows, self._wide = len(indptr) - 1, int(indptr.dtype.itemsize == 8)
+        narrow, element = extent <= 2**16, ELEMENTS[values.dtype]
+        shape = KernelShape(True, "vector", slices="S16" if narrow else "S")
+        layout = found.layout(shape, element, SLICED_KERNELS.indices[0])
+        self.name = f"{shape.format}; {schedule_of(shape, element)[2]}"
+        self._order = np.empty(self._rows, np.int32)
+        self._positions = np.empty(-(-self._rows // SLICE) + 1, np.int32)
+        slots = SLICE * IN_PLACE.function("slice_rows")(
+            indptr.ctypes.data, self._wide, self._rows, self._order.ctypes.data, self._positions.ctypes.data
+        )
+        if not 0 < slots <= MOST_PADDED * int(indptr[-1]):
+            raise ValueError(f"{slots} slots")
+        self._columns = np.empty(slots, np.uint16 if narrow else np.int32)
+        self._values = np.empty(slots, values.dtype)
+        IN_PLACE.function("slice_columns")(
+            self._driver, threads, indptr.ctypes.data, indices.ctypes.data, self._wide, self._rows,
+            self._order.ctypes.data, self._positions.ctypes.data, self._columns.itemsize, self._columns.ctypes.data,
+        )  # fmt: skip
+        self.update(values)
+        self.single_call = self._call(found, layout, extent)
+
+    def _call(self, found: Library, layout: KernelLayout, extent: int) -> SlicedCall:
+        """Lay out the arguments of the kernel."""
+        parts = self.threads * PARTS_PER_THREAD if self.threads > 1 else 0
+        self._bounds = np.zeros(parts + 1, np.int64)
+        if parts:
+            found.bounds(
+                self._positions.ctypes.data, 0, len(self._positions) - 1, parts, self._bounds.ctypes.data
+            )
+        held = {
+            "A1_pos": self._positions, "A3_crd": self._columns, "A_i_order": self._order, "A_values": self._values,
+        }  # fmt: skip
+        places = layout.places
+        pointers = [0] * (2 + len(places))
+        pointers[:2] = self._driver, self._bounds.ctypes.data if parts else 0
+        for name, array in held.items():
+            pointers[places[name]] = array.ctypes.data
+        sizes = (ctypes.c_int64 * (3 + len(layout.sizes)))(
+            self.threads, 1, parts, *({"N_i": self._rows, "N_k": extent}[name] for name in layout.sizes)
+        )
+        return SlicedCall(layout.address, pointers, sizes, (places["B_values"], places["out"]))
+
+    def update(self, values: np.ndarray) -> None:
+        """Take new values, in the order of the matrix's own."""
+        indptr, _, numbers = self._lines
+        IN_PLACE.function("slice_values")(
+            self._driver, self.threads, indptr.ctypes.data, self._wide, self._rows, self._order.ctypes.data,
+            self._positions.ctypes.data, None if numbers is None else numbers.ctypes.data, values.ctypes.data,
+            values.itemsize, self._values.ctypes.data,
+        )  # fmt: skip
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held besides the matrix's own arrays."""
+        indptr, _, numbers = self._lines
+        own = self._order, self._positions, self._columns, self._values, self._bounds
+        return sum(array.nbytes for array in (*own, *(() if numbers is None else (indptr, numbers))))
+
+
+def sliced_way(
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray], minor: int, gather: bool, threads: int
+) -> ProductWay | None:
+    """Return the way over slices of a matrix; None where there is no kernel yet, or slices are no form for it.
+
+    Args:
+        arrays: data, indices and indptr of the matrix; nobody writes to them.
+        minor: columns of a CSR matrix, rows of a CSC matrix.
+        gather: whether an output is computed for each of its lines; else for each of its indices.
+        threads: of the kernel.
+    """
+    found = library(False, SLICED_KERNELS)
+    if found is None or not _fits(arrays, minor):
+        return None
+    data, indices, indptr = arrays
+    lines: tuple[np.ndarray, np.ndarray, np.ndarray | None] = indptr, indices, None
+    try:
+        if not gather:
+            lines, minor = _turned(indices, indptr, minor), len(indptr) - 1
+        packed = SlicedProduct(found, threads, lines, minor, data)
+    except (KeyError, ValueError, MemoryError):
+        return None
+    return way_packed(found, packed, data.dtype.itemsize)
+
+
+def _fits(arrays: tuple[np.ndarray, np.ndarray, np.ndarray], minor: int) -> bool:
+    """Whether the numbers of a matrix fit into slices, and its indices and pointers are within bounds."""
+    data, indices, indptr = arrays
+    lengths = np.diff(indptr)
+    entries = int(indptr[-1])
+    if not 0 < entries <= min(len(data), len(indices), LARGEST) or max(len(indptr), minor) > LARGEST:
+        return False
+    used = indices[:entries]
+    return bool(indptr[0] == 0 and lengths.min() >= 0 and used.min() >= 0 and used.max() < minor)
+
+
+def _turned(indices: np.ndarray, indptr: np.ndarray, minor: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return indptr and indices of the lines across, and the number of each of their entries."""
+    numbers = np.arange(indptr[-1], dtype=np.int32)
+    shape = len(indptr) - 1, minor
+    turned: Any = sp.csr_array((numbers, indices[: len(numbers)], indptr), shape=shape).tocsc()
+    return turned.indptr, turned.indices, turned.data

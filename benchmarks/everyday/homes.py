@@ -19,11 +19,14 @@ BLAS_LIMITS: Final = ("OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 def variables(threads: int, blas_threads: int | None = None) -> dict[str, str]:
     """Return the environment of a measuring process: that of this one without settings of Tensorwise, and with limits.
 
+    Python keeps the bytecode of our modules, as it has that of all packages which are installed.
+
     Args:
         threads: of all libraries.
         blas_threads: of NumPy's and SciPy's BLAS; None: as many.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TENSORWISE_")}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
     paths = [str(ROOT), str(ROOT / "models"), *filter(None, [os.environ.get("PYTHONPATH")])]
     limits = dict.fromkeys(LIMITS, str(threads))
     blas = dict.fromkeys(BLAS_LIMITS, str(blas_threads or threads))

@@ -20,10 +20,12 @@ import scipy.sparse as sp
 from tensorwise.errors import FormatError, ScheduleError
 from tensorwise.lower.program import program_for
 from tensorwise.program.workload import Workload, workload
-from tensorwise.sparse.kernels import COMPRESSED_KERNELS, SHAPES, KernelShape
+from tensorwise.sparse.kernels import COMPRESSED_KERNELS, SHAPES, SLICED_KERNELS, KernelShape
+from tensorwise.sparse.library import library
 from tensorwise.sparse.prebuilding import build_level
 from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS
 from tensorwise.sparse.prepare import kernel_of
+from tensorwise.sparse.slices import sliced_way
 from tensorwise.tensor import orders
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
@@ -325,3 +327,55 @@ def test_new_values(machine: Emulated) -> None:
         machine.call("tw_update_add", driver, 3, 100, *addresses)
         wanted = np.add.reduceat(given[order].astype(np.float64), starts[:-1]).astype(dtype)
         np.testing.assert_allclose(sums, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("element", ["f64", "f32"])
+@pytest.mark.parametrize("minor", [67, 70_000])
+def test_slices(machine: Emulated, minor: int, element: str) -> None:
+    """Packed by the emulated routines as by the host's, and read by the emulated kernel."""
+    dtype = np.dtype({"f64": np.float64, "f32": np.float32}[element])
+    assert library(True, SLICED_KERNELS) is not None
+    rng = np.random.default_rng(7)
+    lengths = rng.integers(0, 20, 603)
+    indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    indices = rng.integers(0, minor, indptr[-1]).astype(np.int32)
+    data = rng.standard_normal(indptr[-1]).astype(dtype)
+    way = sliced_way((data, indices, indptr), minor, True, THREADS)
+    assert way is not None
+    host, rows = way.packed, len(lengths)
+    shape = KernelShape(True, "vector", slices="S16" if minor < 2**16 else "S")
+    text, buffers, size_names = kernel_of(shape, element, "i32", 16)
+    machine.clear()
+    machine.compile([text])
+    driver = machine.ask("address", "tw_parallel")
+    data, indices, indptr = map(machine.array, (data, indices, indptr))
+    packed = {
+        name: machine.array(np.zeros_like(array))
+        for name, array in zip(
+            ("A_i_order", "A1_pos", "A3_crd", "A_values"),
+            (host._order, host._positions, host._columns, host._values),
+            strict=True,
+        )
+    }
+    order, positions, columns, values = packed.values()
+    where = order.ctypes.data, positions.ctypes.data
+    slots = machine.call("tw_slice_rows", indptr.ctypes.data, 0, rows, *where)
+    assert 4 * slots == values.size
+    given = indptr.ctypes.data, indices.ctypes.data, 0, rows, *where
+    machine.call("tw_slice_columns", driver, THREADS, *given, columns.itemsize, columns.ctypes.data)
+    given = indptr.ctypes.data, 0, rows, *where
+    to = dtype.itemsize, values.ctypes.data
+    machine.call("tw_slice_values", driver, THREADS, *given, 0, data.ctypes.data, *to)
+    for mine, one in zip(packed.values(), (host._order, host._positions, host._columns, host._values)):
+        np.testing.assert_array_equal(mine, one)
+    x, out = (
+        machine.array(rng.standard_normal(minor).astype(dtype)),
+        machine.array(np.full(rows, np.nan, dtype)),
+    )
+    places = {**packed, "B_values": x, "out": out}
+    pointers = machine.array(np.array([driver, 0, *(places[name].ctypes.data for name in buffers)], np.int64))
+    extents = {"N_i": rows, "N_k": minor}
+    sizes = machine.array(np.array([1, 1, 0, *(extents[name] for name in size_names)], np.int64))
+    assert machine.call(symbol_of(text), pointers.ctypes.data, sizes.ctypes.data) & 0xFFFFFFFF == 0
+    expected = sp.csr_array((data, indices, indptr), shape=(rows, minor)) @ x
+    np.testing.assert_allclose(out, expected, rtol=1e-4 if element == "f32" else 1e-12, atol=1e-4)

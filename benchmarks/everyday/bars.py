@@ -1,4 +1,4 @@
-"""Draws the README's bar chart and writes the pages' tables of speed from the committed regret curves; measures nothing.
+"""Draws the README's bar chart and writes the pages' tables of speed from committed figures; measures nothing.
 
     python benchmarks/everyday/bars.py [--check]
 
@@ -10,7 +10,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,17 +18,19 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import generated
 from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
-from benchmarks.everyday.judging import CALLS, SLOWER, groups_of, ratios_of
+from benchmarks.everyday.judging import CALLS, SLOWER, group_of, groups_of, peer_of, ratios_of
 from benchmarks.generated import with_part
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
 
 FOLDER: Final = Path(__file__).parent / "results"
 RESULTS: Final = {"AMD": FOLDER / "regret.json", "Intel": FOLDER / "regret-intel.json"}
 """The regret curve of each maker's processor; the picture is of the first."""
+PROGRAMS: Final = {"AMD": FOLDER / "clients.json", "Intel": FOLDER / "clients-intel.json"}
+"""What whole programs took."""
 PICTURE: Final = ROOT / "docs" / "assets" / "speed.svg"
-PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "array-speed.md")
-"""Each has the tables."""
-BEGIN: Final = "<!-- speed of sparse arrays on {maker}: written by benchmarks/everyday/bars.py -->"
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "array-speed.md"
+"""Both have the tables of arrays; the page also those of frozen arrays and programs, and what is extrapolated."""
+BEGIN: Final = "<!-- {what}: written by benchmarks/everyday/bars.py -->"
 END: Final = "<!-- end of the table -->"
 WIDTH, LEFT, TOP, PANEL, GAP, BOTTOM, ROW = 860, 50, 62, 370, 50, 250, 262
 """In pixels; a row of panels begins `ROW` below the one before it."""
@@ -98,37 +100,85 @@ def picture_of(path: Path) -> str:
     )
 
 
-def cell(runs: Runs, group: str, peer: str, calls: int) -> str:
-    """Return a cell of the table: geometric mean, worst matrix, and share of matrices on which ours is slower."""
-    ratios = ratios_of(runs, group, "ours", peer, calls)
+def cell(runs: Runs, group: str, name: str, peer: str, calls: int) -> str:
+    """Return a cell of a table: geometric mean, worst matrix, and share of matrices on which the contestant is slower."""
+    ratios = ratios_of(runs, group, name, peer, calls)
     slower = sum(value > 1 / SLOWER for value in ratios) / len(ratios)
     return f"{geometric_mean(ratios):.2f} ({max(ratios):.2f}; {100 * slower:.0f} %)"
 
 
-def table(maker: str, path: Path) -> str:
-    """Return the lines of a page from `BEGIN` to `END` for the processor of one maker."""
-    held = json.loads(path.read_text())
-    runs, peers = held["runs"], {"scipy": "SciPy", "mkl": "MKL's faster way"}
+def part(what: str, lines: Sequence[str]) -> str:
+    """Return a part of a page, between comments."""
+    return "\n".join([BEGIN.format(what=what), "", *lines, "", END])
+
+
+def table(path: Path, name: str) -> list[str]:
+    """Return the table of one contestant in a file of results."""
+    runs, peers = json.loads(path.read_text())["runs"], {"scipy": "SciPy", "mkl": "MKL's faster way"}
+    groups = [group for group in operations(runs) if name == "ours" or group.startswith("SpMV")]
     lines = [
         f"| operation / peer | {' | '.join(f'{calls:,} products' for calls in CALLS)} |",
         "|---" * (len(CALLS) + 1) + "|",
     ]
     lines += [
-        f"| {group} / {title} | {' | '.join(cell(runs, group, peer, calls) for calls in CALLS)} |"
+        f"| {group} / {title} | {' | '.join(cell(runs, group, name, peer, calls) for calls in CALLS)} |"
         for peer, title in peers.items()
-        for group in operations(runs)
+        for group in groups
     ]
-    return "\n".join([BEGIN.format(maker=maker), "", *lines, "", END])
+    return lines
 
 
-def written(page: str, results: Mapping[str, Path], name: object = "the README") -> str:
-    """Return a page with its tables replaced, one for each maker; ``name`` is for the error.
+def extrapolated(path: Path) -> str:
+    """Return a sentence that says on how many matrices the longest runs, of ours or a peer, were extrapolated."""
+    runs = json.loads(path.read_text())["runs"]
+    matrices = {case.split(" ")[0] for case in runs}
+    counts = []
+    for group in operations(runs):
+        some = [run for case, run in runs.items() if group_of(case)[1] == group]
+        curves = [[peer_of(run, name, CALLS[-1]) for name in CONTESTANTS.values()] for run in some]
+        count = sum(any(one and one.is_extrapolated(CALLS[-1]) for one in case) for case in curves)
+        counts.append(f"{count} ({group.partition(',')[0]})")
+    return f"At {CALLS[-1]:,} products runs on so many of {len(matrices)} matrices are extrapolated: {', '.join(counts)}."
+
+
+def programs(paths: Mapping[str, Path]) -> list[str]:
+    """Return the table of whole programs, those with most of their time in products first."""
+    held = {maker: json.loads(path.read_text()) for maker, path in paths.items()}
+    first = next(iter(held.values()))["runs"]
+    speeds = " | ".join(f"speed-up, {maker} (95 % interval)" for maker in held)
+    lines = [
+        f"| program | time in products ({', '.join(held)}) | {speeds} |",
+        "|---" * (2 + len(held)) + "|",
+    ]
+    for name in sorted(first, key=lambda name: -first[name]["products_share"]):
+        runs = [one["runs"][name] for one in held.values()]
+        shares = ", ".join(f"{100 * run['products_share']:.0f} %" for run in runs)
+        cells = (run["speedup"]["patched"] for run in runs)
+        told = " | ".join(f"{ratio:.2f}x ({low:.2f} to {high:.2f})" for ratio, low, high in cells)
+        lines.append(f"| {first[name]['does']} | {shares} | {told} |")
+    threads = ", ".join(f"{one['settings']['blas_threads']} ({maker})" for maker, one in held.items())
+    return [*lines, "", f"Threads of NumPy's and SciPy's BLAS: {threads}."]
+
+
+def written(page: str, results: Mapping[str, Path], name: Path = README) -> str:
+    """Return a page with its tables replaced.
 
     Raises:
         SystemExit: it has no place for one.
     """
     for maker, path in results.items():
-        page = with_part(page, table(maker, path), name)
+        page = with_part(page, part(f"speed of sparse arrays on {maker}", table(path, "ours")), name)
+        if name == PAGE:
+            lines = [
+                extrapolated(path),
+                "",
+                "Vectors, [frozen](arrays.md#change-values-or-freeze-them) arrays:",
+                "",
+            ]
+            lines += table(path, "ours, frozen")
+            page = with_part(page, part(f"speed of frozen arrays on {maker}", lines), name)
+    if name == PAGE:
+        page = with_part(page, part("whole programs", programs(PROGRAMS)), name)
     return page
 
 
@@ -138,7 +188,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
-    pages = {page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in PAGES}
+    pages = {page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in (README, PAGE)}
     texts = {PICTURE: picture_of(RESULTS["AMD"]), **pages}
     if parser.parse_args().check:
         generated.check(texts, FOLDER, "python benchmarks/everyday/bars.py")

@@ -226,10 +226,10 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
     from tests.peers.scipy_suites import versions as common
 
     names = {"sklearn": "scikit-learn"}
-    plugin = hashlib.sha256((HERE / "sparse_plugin.py").read_bytes()).hexdigest()[:16]
+    ours = b"".join((HERE / name).read_bytes() for name in ("sparse_plugin.py", "sparse_suites.py"))
     return {
         **common(),
-        "plugin": plugin,
+        "tests": hashlib.sha256(ours).hexdigest()[:16],
         **{name: version(names.get(name, name)) for name in sorted(set(packages) - {"scipy"})},
     }
 

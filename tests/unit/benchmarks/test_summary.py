@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from benchmarks.corpus import ROOT
-from benchmarks.everyday.bars import RESULTS, over_scipy, written
+from benchmarks.everyday.bars import PAGE, RESULTS, over_scipy, written
 
 
 def test_pages_follow_from_the_committed_results() -> None:
@@ -26,6 +26,16 @@ def test_a_changed_table_of_speed_is_noticed() -> None:
     changed = readme.replace("SpMV, float64 / SciPy | ", "SpMV, float64 / SciPy | 9")
     assert changed.count("| 9") == len(RESULTS), "a table for each maker"
     assert written(changed, RESULTS) == readme
+
+
+def test_a_changed_figure_of_the_page_of_speed_is_noticed() -> None:
+    """Of programs, of frozen arrays, and of what is extrapolated."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert written(page, RESULTS, PAGE) == page
+    for figure in ("% | 1.", "matrices are extrapolated: ", "| 1,000 products"):
+        changed = page.replace(figure, f"9{figure}")
+        assert changed != page
+        assert written(changed, RESULTS, PAGE) == page, figure
 
 
 def test_bars_are_geometric_means_of_ratios_to_scipy() -> None:

@@ -111,7 +111,7 @@ def test_a_search_begins_once_its_budget_suffices(monkeypatch, call_s, begins):
     monkeypatch.setattr(frozen_arrays, "machine_is_busy", lambda: None)
     monkeypatch.setattr(frozen_arrays.FrozenArrays, "_begin", lambda *_: SimpleNamespace(poll=lambda: None))
     way = ProductWay("in place", 2, False)
-    product = SimpleNamespace(gather=True, columns=None, ways=[way], time_call=lambda: call_s)
+    product = SimpleNamespace(gather=True, columns=8, in_place=way, time_call=lambda way: call_s)
     for spent_s, expected in ((0.9, []), (1.1, None if begins else []), (20.0, None)):
         product.spent_ns = int(1e9 * spent_s)
         assert arrays.look(product, None) == expected
@@ -125,7 +125,9 @@ def test_packed_forms_of_older_values_are_stale(monkeypatch, writes):
     monkeypatch.setattr(frozen_arrays, "machine_is_busy", lambda: None)
     monkeypatch.setattr(frozen_arrays.FrozenArrays, "_begin", lambda *_: search)
     monkeypatch.setattr(frozen_arrays.FrozenArrays, "_ways", lambda *_: [way])
-    product = SimpleNamespace(gather=True, columns=None, spent_ns=10**15, ways=[way], time_call=lambda: 1e-3)
+    product = SimpleNamespace(
+        gather=True, columns=8, spent_ns=10**15, in_place=way, time_call=lambda way: 1e-3
+    )
     assert arrays.look(product, None) is None
     for _ in range(writes):
         arrays.write(np.zeros(1))

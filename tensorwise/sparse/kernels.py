@@ -3,7 +3,7 @@
 Most are programs of the format ``U(i) C(k)``: a CSR array is stored so, and a CSC array is the transpose of one. A BSR
 array of 4 by 4 blocks is stored as ``U(i1) C(k1) U(i0:4) U(k0:4)``. A *gather* computes an output for each compressed line
 (CSR and BSR ``A @ x``, CSC ``x @ A``), a *scatter* adds each line to the outputs (CSC ``A @ x``, CSR and BSR ``x @ A``).
-Both need neither sorted indices nor unique coordinates. Two kernels read a packed copy, of slices of four rows.
+Both need neither sorted indices nor unique coordinates. Others read a packed copy, of slices of some rows.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,12 @@ WIDEST_LANES: Final = {"f64": 8, "f32": 16}
 """Elements of the widest vector registers. Vectors are never wider than a register: gcc keeps such in memory."""
 SHORT_LINE: Final = 6.0
 """Mean entries a line below which vectors along a line do not pay (measured: 1.2 to 1.6 times as slow)."""
-SLICE: Final = 4
-"""Rows of a slice. Slices of 8 and 16 rows were as fast on an Intel Xeon (29 matrices), and need more padding. Rows are
-ordered in windows of 512: in windows of 4,096 threads wrote into the same cache lines of the result (1.7 times as slow)."""
+SLICES: Final = {
+    "own": ("(i,k) -> U(i1) P(k#) U(i0:8)", 8),
+    "ordered": ("(i:length512,k) -> U(i1) P(k#) U(i0:4)", 4),
+}
+"""Order of the rows in slices -> the format but for the level of columns, and rows of a slice (measured on an Intel Xeon, 29
+matrices). In windows of 4,096 rows threads wrote into the same cache lines of the result, and took 1.7 times as long."""
 BOUND: Final = (2, 3, 4, 8, 16)
 """Numbers of columns that have a gather of their own, in which the number is compiled in."""
 WIDE: Final = 32
@@ -39,7 +42,8 @@ class KernelShape(NamedTuple):
         columns: ``vector``, ``short`` (a vector, without vectors along lines), ``narrow``, ``wide`` or a number compiled in.
         parallel: of a scatter, whether threads have private outputs, which are summed.
         block: height and width of the blocks of a BSR array; 0: there are none, or they are single values.
-        slices: how a packed copy in slices keeps columns, ``S16`` or ``S``; empty: it reads an array as it lies.
+        slices: order of the rows and level of the columns of a packed copy in slices, as in ``own-S16``; empty: it reads an
+            array as it lies.
     """
 
     gather: bool
@@ -59,7 +63,8 @@ class KernelShape(NamedTuple):
         """The format as text."""
         size = self.block
         if self.slices:
-            return f"(i:length512,k) -> U(i1) P(k#) U(i0:{SLICE}) {self.slices}(k)"
+            order, level = self.slices.split("-")
+            return f"{SLICES[order][0]} {level}(k)"
         return f"(i,k) -> U(i1) C(k1) U(i0:{size}) U(k0:{size})" if size else "(i,k) -> U(i) C(k)"
 
 
@@ -102,7 +107,11 @@ class KernelFamily:
 COMPRESSED_KERNELS: Final = KernelFamily("compressed", SHAPES, INDICES)
 BLOCK_KERNELS: Final = KernelFamily("blocks", BLOCK_SHAPES, INDICES[:1])
 SLICED_KERNELS: Final = KernelFamily(
-    "slices", tuple(KernelShape(True, "vector", slices=columns) for columns in ("S16", "S")), INDICES[:1]
+    "slices",
+    tuple(
+        KernelShape(True, "vector", slices=f"{order}-{level}") for order in SLICES for level in ("S16", "S")
+    ),
+    INDICES[:1],
 )
 FAMILIES: Final = {family.name: family for family in (COMPRESSED_KERNELS, BLOCK_KERNELS, SLICED_KERNELS)}
 
@@ -155,9 +164,10 @@ def schedule_of(
         return _blocked_schedule(shape, element, register_bytes)
     lanes = min(WIDEST_LANES[element], WIDEST_LANES[element] * register_bytes // 64)
     if shape.slices:
-        few = min(lanes, SLICE)
-        nest = f"split(i,{SLICE}) reorder(i1,i0,k#) parallel(i1,balanced,4)"
-        return "spmv", None, f"{nest} tile(i0,{SLICE // few}x{few})"
+        height = SLICES[shape.slices.split("-")[0]][1]
+        few = min(lanes, height)
+        nest = f"split(i,{height}) reorder(i1,i0,k#) parallel(i1,balanced,4)"
+        return "spmv", None, f"{nest} tile(i0,{height // few}x{few})"
     few = min(lanes, WIDEST_LANES[element] // 2)  # for lines and operands that fill no wide register
     if shape.gather:
         if shape.columns in ("vector", "short"):

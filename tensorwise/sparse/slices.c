@@ -1,5 +1,6 @@
-/* Slices of the rows of a compressed matrix, as the format (i:length512,k) -> U(i1) P(k#) U(i0:HEIGHT) S(k) stores them:
- * HEIGHT rows of about the same length lie beside each other, entry by entry, and shorter ones are padded with zeros.
+/* Slices of the rows of a compressed matrix, as the formats (i:length512,k) -> U(i1) P(k#) U(i0:4) S(k) and, in the rows' own
+ * order, (i,k) -> U(i1) P(k#) U(i0:8) S(k) store them: some rows lie beside each other, entry by entry, and shorter ones are
+ * padded with zeros.
  *
  * The general packing of tensor/pack.c makes any format of any tensor. This is one format of one kind of matrix, for arrays
  * whose products have taken milliseconds so far: it takes a tenth of the time, and no module has to be imported. */
@@ -7,7 +8,6 @@
 
 #include <string.h>
 
-#define HEIGHT 4
 #define WINDOW 512     /* rows that are ordered together */
 #define MOST_LENGTH 1023 /* longer rows are not told apart */
 
@@ -16,13 +16,13 @@ static int64_t pointer(const void *indptr, int64_t wide, int64_t row)
     return wide ? ((const int64_t *)indptr)[row] : ((const int32_t *)indptr)[row];
 }
 
-/* Write the order of rows, longest first in each window of rows, and where slices begin, in slots: positions[slices + 1].
- * Returns how many slots there are; -1: more than int32 can count. */
-int64_t tw_slice_rows(const void *indptr, int64_t wide, int64_t rows, int32_t *order, int32_t *positions)
+/* Write the order of rows, longest first in each window of rows (NULL: they keep their own), and where slices of `height` rows
+ * begin: positions[slices + 1]. Returns how many slots a row of a slice has in all; -1: more than int32 can count. */
+int64_t tw_slice_rows(const void *indptr, int64_t wide, int64_t rows, int64_t height, int32_t *order, int32_t *positions)
 {
     int32_t next[MOST_LENGTH + 2];
     int64_t slots = 0;
-    for (int64_t first = 0; first < rows; first += WINDOW) {
+    for (int64_t first = 0; order && first < rows; first += WINDOW) {
         const int64_t end = first + WINDOW < rows ? first + WINDOW : rows;
         memset(next, 0, sizeof next);
 #define PLACE(row) (MOST_LENGTH - tw_min_i64(pointer(indptr, wide, (row) + 1) - pointer(indptr, wide, row), MOST_LENGTH))
@@ -31,15 +31,17 @@ int64_t tw_slice_rows(const void *indptr, int64_t wide, int64_t rows, int32_t *o
         for (int64_t row = first; row < end; row++) order[first + next[PLACE(row)]++] = (int32_t)row;
 #undef PLACE
     }
-    for (int64_t slice = 0; slice * HEIGHT < rows; slice++) {
+    for (int64_t slice = 0; slice * height < rows; slice++) {
         int64_t longest = 0;
-        for (int64_t place = slice * HEIGHT; place < tw_min_i64((slice + 1) * HEIGHT, rows); place++)
-            longest = tw_max_i64(longest, pointer(indptr, wide, order[place] + 1) - pointer(indptr, wide, order[place]));
+        for (int64_t place = slice * height; place < tw_min_i64((slice + 1) * height, rows); place++) {
+            const int64_t row = order ? order[place] : place;
+            longest = tw_max_i64(longest, pointer(indptr, wide, row + 1) - pointer(indptr, wide, row));
+        }
         positions[slice] = (int32_t)slots;
         slots += longest;
-        if (slots > INT32_MAX / HEIGHT) return -1;
+        if (slots > INT32_MAX / height) return -1;
     }
-    positions[(rows + HEIGHT - 1) / HEIGHT] = (int32_t)slots;
+    positions[(rows + height - 1) / height] = (int32_t)slots;
     return slots;
 }
 
@@ -47,20 +49,21 @@ typedef struct {
     const void *indptr, *from;
     const int32_t *numbers, *order, *positions;
     void *to;
-    int64_t wide, bytes, rows;
+    int64_t wide, bytes, rows, height;
 } filling;
 
 /* Fill the slots of slices: `read` is what of an entry e. */
 #define FILL(type, read) \
     for (int64_t slice = lo; slice < hi; slice++) { \
         const int64_t slots = f->positions[slice + 1] - f->positions[slice]; \
-        type *const to = (type *)f->to + (int64_t)f->positions[slice] * HEIGHT; \
-        for (int64_t in = 0; in < HEIGHT; in++) { \
-            const int64_t place = slice * HEIGHT + in, row = place < f->rows ? f->order[place] : -1; \
+        type *const to = (type *)f->to + f->positions[slice] * f->height; \
+        for (int64_t in = 0; in < f->height; in++) { \
+            const int64_t place = slice * f->height + in; \
+            const int64_t row = place >= f->rows ? -1 : f->order ? f->order[place] : place; \
             const int64_t begin = row < 0 ? 0 : pointer(f->indptr, f->wide, row); \
             const int64_t length = row < 0 ? 0 : pointer(f->indptr, f->wide, row + 1) - begin; \
-            for (int64_t s = 0; s < length; s++) { const int64_t e = begin + s; to[s * HEIGHT + in] = (type)(read); } \
-            for (int64_t s = length; s < slots; s++) to[s * HEIGHT + in] = 0; \
+            for (int64_t s = 0; s < length; s++) { const int64_t e = begin + s; to[s * f->height + in] = (type)(read); } \
+            for (int64_t s = length; s < slots; s++) to[s * f->height + in] = 0; \
         } \
     }
 
@@ -86,16 +89,17 @@ static void fill_values(void *context, int64_t lo, int64_t hi, int64_t thread)
 
 /* Write the column of each entry, of `bytes` bytes, 0 for padding. */
 void tw_slice_columns(tw_driver driver, int64_t threads, const void *indptr, const void *indices, int64_t wide, int64_t rows,
-                      const int32_t *order, const int32_t *positions, int64_t bytes, void *to)
+                      int64_t height, const int32_t *order, const int32_t *positions, int64_t bytes, void *to)
 {
-    filling f = {indptr, indices, NULL, order, positions, to, wide, bytes, rows};
-    driver(fill_columns, &f, 0, (rows + HEIGHT - 1) / HEIGHT, threads, 0, NULL, 0);
+    filling f = {indptr, indices, NULL, order, positions, to, wide, bytes, rows, height};
+    driver(fill_columns, &f, 0, (rows + height - 1) / height, threads, 0, NULL, 0);
 }
 
 /* Write values of `bytes` bytes, 0 for padding: of entry e the given one of number numbers[e]; NULL: of number e. */
-void tw_slice_values(tw_driver driver, int64_t threads, const void *indptr, int64_t wide, int64_t rows, const int32_t *order,
-                     const int32_t *positions, const int32_t *numbers, const void *values, int64_t bytes, void *to)
+void tw_slice_values(tw_driver driver, int64_t threads, const void *indptr, int64_t wide, int64_t rows, int64_t height,
+                     const int32_t *order, const int32_t *positions, const int32_t *numbers, const void *values, int64_t bytes,
+                     void *to)
 {
-    filling f = {indptr, values, numbers, order, positions, to, wide, bytes, rows};
-    driver(fill_values, &f, 0, (rows + HEIGHT - 1) / HEIGHT, threads, 0, NULL, 0);
+    filling f = {indptr, values, numbers, order, positions, to, wide, bytes, rows, height};
+    driver(fill_values, &f, 0, (rows + height - 1) / height, threads, 0, NULL, 0);
 }

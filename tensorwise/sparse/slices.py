@@ -1,8 +1,8 @@
 """Slices: the packed form that products of a frozen matrix with a vector try before any search.
 
-Rows of about the same length lie beside each other, four at a time, entry by entry (SELL-C-sigma: Kreutzer et al., SIAM J.
-Sci. Comput. 36(5), 2014). A kernel then computes four rows at once and has no loop for each row whose end the processor
-cannot foresee. Packing needs neither a child process nor a compiler, and takes about as long as ten products.
+Some rows of about the same length lie beside each other, entry by entry (SELL-C-sigma: Kreutzer et al., SIAM J. Sci. Comput.
+36(5), 2014). A kernel then computes them at once, and has no loop for each row whose end the processor cannot foresee.
+Packing needs neither a child process nor a compiler, and takes about as long as ten products.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import scipy.sparse as sp
 
-from tensorwise.sparse.kernels import SLICE, SLICED_KERNELS, KernelShape, schedule_of
+from tensorwise.sparse.kernels import SLICED_KERNELS, SLICES, KernelShape, schedule_of
 from tensorwise.sparse.library import KernelLayout, Library, library
 from tensorwise.sparse.product import ELEMENTS
 from tensorwise.sparse.table import IN_PLACE
@@ -23,8 +23,10 @@ PACKING_NS, ENTRY_NS = 100_000, {True: 4, False: 11}
 (measured on an Intel Xeon)."""
 SLICES_SHARE: Final = 0.1
 """Share of the time of a product's calls that packing may take."""
-MOST_PADDED: Final = 1.5
+MOST_PADDED: Final = 2.0
 """Slots at most, as a multiple of the entries."""
+OWN: Final = 1.2
+"""Rows keep their order where that takes at most so many slots, as a multiple of those in order of their lengths."""
 LARGEST: Final = 2**31 - 1
 """Entries, rows and columns at most."""
 
@@ -82,25 +84,39 @@ class SlicedProduct:
         self._driver, self.threads, self._lines = found.driver, threads, lines
         indptr, indices, _ = lines
         self._rows, self._wide = len(indptr) - 1, int(indptr.dtype.itemsize == 8)
-        narrow, element = extent <= 2**16, ELEMENTS[values.dtype]
-        shape = KernelShape(True, "vector", slices="S16" if narrow else "S")
-        layout = found.layout(shape, element, SLICED_KERNELS.indices[0])
-        self.name = f"{shape.format}; {schedule_of(shape, element)[2]}"
-        self._order = np.empty(self._rows, np.int32)
-        self._positions = np.empty(-(-self._rows // SLICE) + 1, np.int32)
-        slots = SLICE * IN_PLACE.function("slice_rows")(
-            indptr.ctypes.data, self._wide, self._rows, self._order.ctypes.data, self._positions.ctypes.data
-        )
+        own, ordered = self._cut("own"), self._cut("ordered")
+        order, slots = ("own", own[2]) if 0 < own[2] <= OWN * ordered[2] else ("ordered", ordered[2])
+        self._order, self._positions, _ = own if order == "own" else ordered
         if not 0 < slots <= MOST_PADDED * int(indptr[-1]):
             raise ValueError(f"{slots} slots")
+        narrow, element = extent <= 2**16, ELEMENTS[values.dtype]
+        shape = KernelShape(True, "vector", slices=f"{order}-{'S16' if narrow else 'S'}")
+        layout = found.layout(shape, element, SLICED_KERNELS.indices[0])
+        self.name = f"{shape.format}; {schedule_of(shape, element)[2]}"
         self._columns = np.empty(slots, np.uint16 if narrow else np.int32)
         self._values = np.empty(slots, values.dtype)
+        self._height = SLICES[order][1]
         IN_PLACE.function("slice_columns")(
-            self._driver, threads, indptr.ctypes.data, indices.ctypes.data, self._wide, self._rows,
-            self._order.ctypes.data, self._positions.ctypes.data, self._columns.itemsize, self._columns.ctypes.data,
+            self._driver, threads, indptr.ctypes.data, indices.ctypes.data, self._wide, self._rows, self._height,
+            *self._cuts, self._columns.itemsize, self._columns.ctypes.data,
         )  # fmt: skip
         self.update(values)
         self.single_call = self._call(found, layout, extent)
+
+    def _cut(self, order: str) -> tuple[np.ndarray | None, np.ndarray, int]:
+        """Return the order of the rows, where slices begin, and the number of slots; negative: too many."""
+        indptr, height = self._lines[0], SLICES[order][1]
+        rows = None if order == "own" else np.empty(self._rows, np.int32)
+        positions = np.empty(-(-self._rows // height) + 1, np.int32)
+        slots = IN_PLACE.function("slice_rows")(
+            indptr.ctypes.data, self._wide, self._rows, height, _address(rows), positions.ctypes.data
+        )
+        return rows, positions, height * slots
+
+    @property
+    def _cuts(self) -> tuple[int | None, int]:
+        """Addresses of the order and of where slices begin."""
+        return _address(self._order), self._positions.ctypes.data
 
     def _call(self, found: Library, layout: KernelLayout, extent: int) -> SlicedCall:
         """Lay out the arguments of the kernel."""
@@ -110,16 +126,17 @@ class SlicedProduct:
             found.bounds(
                 self._positions.ctypes.data, 0, len(self._positions) - 1, parts, self._bounds.ctypes.data
             )
-        held = {
-            "A1_pos": self._positions, "A3_crd": self._columns, "A_i_order": self._order, "A_values": self._values,
-        }  # fmt: skip
+        held = {"A1_pos": self._positions, "A3_crd": self._columns, "A_values": self._values}
+        if self._order is not None:
+            held["A_i_order"] = self._order
         places = layout.places
         pointers = [0] * (2 + len(places))
         pointers[:2] = self._driver, self._bounds.ctypes.data if parts else 0
         for name, array in held.items():
             pointers[places[name]] = array.ctypes.data
+        extents = {"N_i": self._rows, "N_k": extent}
         sizes = (ctypes.c_int64 * (3 + len(layout.sizes)))(
-            self.threads, 1, parts, *({"N_i": self._rows, "N_k": extent}[name] for name in layout.sizes)
+            self.threads, 1, parts, *(extents[name] for name in layout.sizes)
         )
         return SlicedCall(layout.address, pointers, sizes, (places["B_values"], places["out"]))
 
@@ -127,17 +144,22 @@ class SlicedProduct:
         """Take new values, in the order of the matrix's own."""
         indptr, _, numbers = self._lines
         IN_PLACE.function("slice_values")(
-            self._driver, self.threads, indptr.ctypes.data, self._wide, self._rows, self._order.ctypes.data,
-            self._positions.ctypes.data, None if numbers is None else numbers.ctypes.data, values.ctypes.data,
-            values.itemsize, self._values.ctypes.data,
+            self._driver, self.threads, indptr.ctypes.data, self._wide, self._rows, self._height, *self._cuts,
+            _address(numbers), values.ctypes.data, values.itemsize, self._values.ctypes.data,
         )  # fmt: skip
 
     @property
     def nbytes(self) -> int:
         """Bytes held besides the matrix's own arrays."""
         indptr, _, numbers = self._lines
-        own = self._order, self._positions, self._columns, self._values, self._bounds
-        return sum(array.nbytes for array in (*own, *(() if numbers is None else (indptr, numbers))))
+        held = [self._positions, self._columns, self._values, self._bounds]
+        held += [] if self._order is None else [self._order]
+        held += [] if numbers is None else [indptr, numbers]
+        return sum(array.nbytes for array in held)
+
+
+def _address(array: np.ndarray | None) -> int | None:
+    return None if array is None else array.ctypes.data
 
 
 def sliced_way(

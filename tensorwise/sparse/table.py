@@ -19,11 +19,14 @@ IN_PLACE: Final = Routines(
         "data": (SIZE, (SIZE, SIZE)),
         "limit": (None, (SIZE, SIZE)),
         "bounds": (None, (POINTER, SIZE, SIZE, SIZE, POINTER)),
-        "slice_rows": (SIZE, (POINTER, SIZE, SIZE, POINTER, POINTER)),
-        "slice_columns": (None, (SIZE, SIZE, POINTER, POINTER, SIZE, SIZE, POINTER, POINTER, SIZE, POINTER)),
+        "slice_rows": (SIZE, (POINTER, SIZE, SIZE, SIZE, POINTER, POINTER)),
+        "slice_columns": (
+            None,
+            (SIZE, SIZE, POINTER, POINTER, SIZE, SIZE, SIZE, POINTER, POINTER, SIZE, POINTER),
+        ),
         "slice_values": (
             None,
-            (SIZE, SIZE, POINTER, SIZE, SIZE, POINTER, POINTER, POINTER, POINTER, SIZE, POINTER),
+            (SIZE, SIZE, POINTER, SIZE, SIZE, SIZE, POINTER, POINTER, POINTER, POINTER, SIZE, POINTER),
         ),
     },
     Path(__file__).with_name("in_place.c"),

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MOST_ARGUMENTS 11
+#define MOST_ARGUMENTS 12
 
 static int fail(const char *what)
 {
@@ -44,7 +44,8 @@ int main(int count, char **given)
             int64_t (*function)(int64_t, ...) = (int64_t (*)(int64_t, ...))symbol;
             /* On aarch64 Linux variadic arguments lie where others do: what is not taken does no harm. */
             result = strcmp(command, "call") ? (int64_t)symbol
-                                             : function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
+                                             : function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10],
+                                                        a[11]);
         }
         printf("%" PRId64 "\n", result);
         fflush(stdout);

@@ -343,7 +343,7 @@ def test_slices(machine: Emulated, minor: int, element: str) -> None:
     way = sliced_way((data, indices, indptr), minor, True, THREADS)
     assert way is not None
     host, rows = way.packed, len(lengths)
-    shape = KernelShape(True, "vector", slices="S16" if minor < 2**16 else "S")
+    shape = KernelShape(True, "vector", slices=f"ordered-{'S16' if minor < 2**16 else 'S'}")
     text, buffers, size_names = kernel_of(shape, element, "i32", 16)
     machine.clear()
     machine.compile([text])
@@ -359,11 +359,11 @@ def test_slices(machine: Emulated, minor: int, element: str) -> None:
     }
     order, positions, columns, values = packed.values()
     where = order.ctypes.data, positions.ctypes.data
-    slots = machine.call("tw_slice_rows", indptr.ctypes.data, 0, rows, *where)
+    slots = machine.call("tw_slice_rows", indptr.ctypes.data, 0, rows, 4, *where)
     assert 4 * slots == values.size
-    given = indptr.ctypes.data, indices.ctypes.data, 0, rows, *where
+    given = indptr.ctypes.data, indices.ctypes.data, 0, rows, 4, *where
     machine.call("tw_slice_columns", driver, THREADS, *given, columns.itemsize, columns.ctypes.data)
-    given = indptr.ctypes.data, 0, rows, *where
+    given = indptr.ctypes.data, 0, rows, 4, *where
     to = dtype.itemsize, values.ctypes.data
     machine.call("tw_slice_values", driver, THREADS, *given, 0, data.ctypes.data, *to)
     for mine, one in zip(packed.values(), (host._order, host._positions, host._columns, host._values)):

@@ -31,6 +31,8 @@ MATRICES = {
     "windows": (np.random.default_rng(1).integers(0, 30, 1500), 800),
     "rows longer than are told apart": ([1100, 1050, 1030, 2000, 3, 2, 1, 0, 5], 3000),
     "more columns than 16 bits tell apart": (np.random.default_rng(2).integers(1, 9, 601), 70_000),
+    "rows of one length": ([6] * 203, 50),
+    "rows of one length, many columns": ([3] * 64, 70_000),
     "as many columns as 16 bits tell apart": (np.random.default_rng(3).integers(1, 9, 601), 65_536),
 }
 
@@ -66,9 +68,10 @@ def test_products_and_new_values_are_exact(monkeypatch, name, gather, dtype, ind
     assert held < way.nbytes < held + 8 * (3 * lines + 2 * minor + len(values)) + 500
 
 
-@pytest.mark.parametrize("minor", [47, 70_000])
-def test_they_are_what_the_general_packing_makes_of_the_format(minor):
-    arrays = whole(np.random.default_rng(4).integers(0, 12, 1030), minor)
+@pytest.mark.parametrize(("least", "order"), [(0, "(i:length512,k)"), (11, "(i,k)")])
+@pytest.mark.parametrize("minor", [470, 70_000])
+def test_they_are_what_the_general_packing_makes_of_the_format(minor, least, order):
+    arrays = whole(np.random.default_rng(4).integers(least, 12, 1030), minor)
     matrix = sp.csr_array(arrays, shape=(1030, minor))
     matrix.sum_duplicates()
     arrays = matrix.data, matrix.indices, matrix.indptr
@@ -76,6 +79,7 @@ def test_they_are_what_the_general_packing_makes_of_the_format(minor):
     work = GivenArrays.of(matrix, "spmv", None).workload
     program = program_for(work, *way.name.split("; "))
     assert program.name == way.name
+    assert way.name.startswith(order)
     (part,), _ = packed_parts(program, work, 2)
     (tensor,) = part.tensors.values()
     mine = way.packed
@@ -84,7 +88,11 @@ def test_they_are_what_the_general_packing_makes_of_the_format(minor):
         mine._columns[mine._values != 0], tensor.arrays[3]["crd"][tensor.values != 0]
     )
     np.testing.assert_array_equal(mine._positions, tensor.arrays[1]["pos"])
-    np.testing.assert_array_equal(mine._order, tensor.permutations["i"])
+    if least:
+        assert mine._order is None
+        assert tensor.permutations == {}
+    else:
+        np.testing.assert_array_equal(mine._order, tensor.permutations["i"])
 
 
 @pytest.mark.parametrize(

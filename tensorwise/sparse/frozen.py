@@ -14,11 +14,11 @@ import scipy.sparse as sp
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.sparse.budget import SPENT_SHARE, needed_s
-from tensorwise.sparse.limits import autotune, is_reproducible
+from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible
 from tensorwise.sparse.product import Product
 from tensorwise.sparse.products import Products, ProductTable
 from tensorwise.sparse.search import FormatSearch, machine_is_busy, search_is_running
-from tensorwise.sparse.slices import sliced_way, slices_ns
+from tensorwise.sparse.slices import sliced_ways, slices_ns
 from tensorwise.sparse.summary import waiting_text
 from tensorwise.sparse.trials import WayTrial
 from tensorwise.sparse.ways import ProductWay, way_packed
@@ -117,14 +117,15 @@ class FrozenArrays:
         return ways
 
     def _sliced(self, product: Product, table: ProductTable, state: _Search) -> list[ProductWay]:
-        """The way over slices, once, when calls have taken long enough."""
+        """The ways over slices, once, when calls have taken long enough."""
         if product.columns is not None or state.is_sliced or is_reproducible():
             return []
         if product.spent_ns < slices_ns(self._memory.size, product.gather):
             return []
         state.is_sliced = True
-        way = sliced_way(self.arrays, table.minor, product.gather, product.current.threads)
-        return [way] if way is not None and self._has_room(way, table) else []
+        threads, alone = allowed_threads(), product.current.threads == 1
+        ways = sliced_ways(self.arrays, table.minor, product.gather, threads, alone)
+        return ways if ways and self._has_room(ways[0], table) else []
 
     def _begin(self, product: Product, table: ProductTable) -> FormatSearch:
         kind = sp.csr_array if product.gather else sp.csc_array

@@ -5,6 +5,7 @@ Some rows of about the same length lie beside each other, entry by entry (SELL-C
 Packing needs neither a child process nor a compiler, and takes about as long as ten products.
 """
 
+import copy
 import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
@@ -92,7 +93,8 @@ class SlicedProduct:
         narrow, element = extent <= 2**16, ELEMENTS[values.dtype]
         shape = KernelShape(True, "vector", slices=f"{order}-{'S16' if narrow else 'S'}")
         layout = found.layout(shape, element, SLICED_KERNELS.indices[0])
-        self.name = f"{shape.format}; {schedule_of(shape, element)[2]}"
+        program = f"{shape.format}; {schedule_of(shape, element)[2]}"
+        self.name = program if threads > 1 else f"{program}, 1 thread"
         self._columns = np.empty(slots, np.uint16 if narrow else np.int32)
         self._values = np.empty(slots, values.dtype)
         self._height = SLICES[order][1]
@@ -101,7 +103,17 @@ class SlicedProduct:
             *self._cuts, self._columns.itemsize, self._columns.ctypes.data,
         )  # fmt: skip
         self.update(values)
+        self._is_owner = True
         self.single_call = self._call(found, layout, extent)
+
+    def on_one_thread(self) -> "SlicedProduct":
+        """Return the same product on one thread: it reads what this one has packed."""
+        made, call = copy.copy(self), self.single_call
+        made.threads, made.name, made._is_owner = 1, f"{self.name}, 1 thread", False
+        pointers, sizes = list(call.pointers), type(call.sizes)(1, 1, 0, *call.sizes[3:])
+        pointers[1] = 0  # no bounds of parts
+        made.single_call = call._replace(pointers=pointers, sizes=sizes)
+        return made
 
     def _cut(self, order: str) -> tuple[np.ndarray | None, np.ndarray, int]:
         """Return the order of the rows, where slices begin, and the number of slots; negative: too many."""
@@ -150,7 +162,9 @@ class SlicedProduct:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held besides the matrix's own arrays."""
+        """Bytes held besides the matrix's own arrays; what products share counts once."""
+        if not self._is_owner:
+            return 0
         indptr, _, numbers = self._lines
         held = [self._positions, self._columns, self._values, self._bounds]
         held += [] if self._order is None else [self._order]
@@ -162,20 +176,21 @@ def _address(array: np.ndarray | None) -> int | None:
     return None if array is None else array.ctypes.data
 
 
-def sliced_way(
-    arrays: tuple[np.ndarray, np.ndarray, np.ndarray], minor: int, gather: bool, threads: int
-) -> ProductWay | None:
-    """Return the way over slices of a matrix; None where there is no kernel yet, or slices are no form for it.
+def sliced_ways(
+    arrays: tuple[np.ndarray, np.ndarray, np.ndarray], minor: int, gather: bool, threads: int, alone: bool
+) -> list[ProductWay]:
+    """Return the ways over slices of a matrix; none where there are no kernels yet, or slices are no form for it.
 
     Args:
         arrays: data, indices and indptr of the matrix; nobody writes to them.
         minor: columns of a CSR matrix, rows of a CSC matrix.
         gather: whether an output is computed for each of its lines; else for each of its indices.
         threads: of the kernel.
+        alone: whether one on one thread is wanted, too.
     """
     found = library(False, SLICED_KERNELS)
     if found is None or not _fits(arrays, minor):
-        return None
+        return []
     data, indices, indptr = arrays
     lines: tuple[np.ndarray, np.ndarray, np.ndarray | None] = indptr, indices, None
     try:
@@ -183,8 +198,10 @@ def sliced_way(
             lines, minor = _turned(indices, indptr, minor), len(indptr) - 1
         packed = SlicedProduct(found, threads, lines, minor, data)
     except (KeyError, ValueError, MemoryError):
-        return None
-    return way_packed(found, packed, data.dtype.itemsize)
+        return []
+    products = [packed, packed.on_one_thread()] if alone and threads > 1 else [packed]
+    ways = (way_packed(found, product, data.dtype.itemsize) for product in products)
+    return [way for way in ways if way is not None]
 
 
 def _fits(arrays: tuple[np.ndarray, np.ndarray, np.ndarray], minor: int) -> bool:

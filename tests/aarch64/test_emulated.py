@@ -25,7 +25,7 @@ from tensorwise.sparse.library import library
 from tensorwise.sparse.prebuilding import build_level
 from tensorwise.sparse.prebuilt import MANIFEST, PROCESSOR_LEVELS
 from tensorwise.sparse.prepare import kernel_of
-from tensorwise.sparse.slices import sliced_way
+from tensorwise.sparse.slices import sliced_ways
 from tensorwise.tensor import orders
 from tensorwise.tensor.convert import entries_from
 from tensorwise.tensor.elements import value_dtype
@@ -340,8 +340,7 @@ def test_slices(machine: Emulated, minor: int, element: str) -> None:
     indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     indices = rng.integers(0, minor, indptr[-1]).astype(np.int32)
     data = rng.standard_normal(indptr[-1]).astype(dtype)
-    way = sliced_way((data, indices, indptr), minor, True, THREADS)
-    assert way is not None
+    (way,) = sliced_ways((data, indices, indptr), minor, True, THREADS, alone=False)
     host, rows = way.packed, len(lengths)
     shape = KernelShape(True, "vector", slices=f"ordered-{'S16' if minor < 2**16 else 'S'}")
     text, buffers, size_names = kernel_of(shape, element, "i32", 16)

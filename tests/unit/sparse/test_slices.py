@@ -13,7 +13,7 @@ from tensorwise.sparse.given import GivenArrays
 from tensorwise.sparse.kernels import SLICED_KERNELS
 from tensorwise.sparse.library import library
 from tensorwise.sparse.limits import reproducible
-from tensorwise.sparse.slices import sliced_way, slices_ns
+from tensorwise.sparse.slices import sliced_ways, slices_ns
 
 
 def whole(lengths, minor, dtype=np.float64, index=np.int32, seed=0):
@@ -35,6 +35,11 @@ MATRICES = {
     "rows of one length, many columns": ([3] * 64, 70_000),
     "as many columns as 16 bits tell apart": (np.random.default_rng(3).integers(1, 9, 601), 65_536),
 }
+
+
+def sliced_way(arrays, minor, gather, threads):
+    ways = sliced_ways(arrays, minor, gather, threads, alone=False)
+    return ways[0] if ways else None
 
 
 def multiplied(way, x, rows):
@@ -155,18 +160,23 @@ def test_calls_of_a_frozen_array_try_them_early(monkeypatch, cls, turned):
     for result in try_ways(matrix, x):
         np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
     product = product_of(matrix)
-    (way,) = [way for way in product.ways if way.is_packed]
-    assert way.took_ns, "no call has tried it"
-    assert way.name in str(matrix.tuning)
+    way, alone = (way for way in product.ways if way.is_packed)
+    assert (way.threads > 1, alone.threads) == (True, 1)
+    for one in (way, alone):
+        assert one.took_ns, "no call has tried it"
+        assert one.name in str(matrix.tuning)
     assert frozen.nbytes_held >= way.nbytes > 0
     product.left_ns = -1
     assert matrix @ x is not None
-    assert sum(way.is_packed for way in product.ways) == 1, "packed once"
-    product.go_on_with(way)
-    np.testing.assert_allclose(matrix @ x, expected, rtol=1e-12, atol=1e-12)
-    frozen.update(-frozen.data)
-    assert product.current is way, "an update goes on with what was in use"
-    np.testing.assert_allclose(matrix @ x, -expected, rtol=1e-12, atol=1e-12)
+    assert sum(way.is_packed for way in product.ways) == 2, "packed once"
+    assert alone.nbytes == 0, "it reads the same slices"
+    for one in (way, alone):
+        product.go_on_with(one)
+        np.testing.assert_allclose(matrix @ x, expected, rtol=1e-12, atol=1e-12)
+        frozen.update(-frozen.data)
+        expected = -expected
+        assert product.current is one, "an update goes on with what was in use"
+        np.testing.assert_allclose(matrix @ x, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_nan_and_infinity_count_where_entries_are(monkeypatch):

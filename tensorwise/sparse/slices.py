@@ -19,7 +19,7 @@ from tensorwise.sparse.product import ELEMENTS
 from tensorwise.sparse.table import IN_PLACE
 from tensorwise.sparse.ways import PARTS_PER_THREAD, ProductWay, way_packed
 
-PACKING_NS, ENTRY_NS = 100_000, {True: 4, False: 11}
+PACK_NS, PACK_ENTRY_NS = 100_000, {True: 4, False: 11}
 """Expected nanoseconds to pack a matrix, and each of its entries: in its lines (True), or across them, which takes sorting
 (measured on an Intel Xeon)."""
 SLICES_SHARE: Final = 0.1
@@ -34,7 +34,7 @@ LARGEST: Final = 2**31 - 1
 
 def slices_ns(entries: int, gather: bool) -> float:
     """Return how many nanoseconds the calls of a product must have taken for slices to be packed."""
-    return (PACKING_NS + ENTRY_NS[gather] * entries) / SLICES_SHARE
+    return (PACK_NS + PACK_ENTRY_NS[gather] * entries) / SLICES_SHARE
 
 
 class SlicedCall(NamedTuple):

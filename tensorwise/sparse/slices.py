@@ -26,7 +26,7 @@ SLICES_SHARE: Final = 0.1
 """Share of the time of a product's calls that packing may take."""
 MOST_PADDED: Final = 2.0
 """Slots at most, as a multiple of the entries."""
-OWN: Final = 1.2
+MOST_OWN: Final = 1.2
 """Rows keep their order where that takes at most so many slots, as a multiple of those in order of their lengths."""
 LARGEST: Final = 2**31 - 1
 """Entries, rows and columns at most."""
@@ -86,7 +86,7 @@ class SlicedProduct:
         indptr, indices, _ = lines
         self._rows, self._wide = len(indptr) - 1, int(indptr.dtype.itemsize == 8)
         own, ordered = self._cut("own"), self._cut("ordered")
-        order, slots = ("own", own[2]) if 0 < own[2] <= OWN * ordered[2] else ("ordered", ordered[2])
+        order, slots = ("own", own[2]) if 0 < own[2] <= MOST_OWN * ordered[2] else ("ordered", ordered[2])
         self._order, self._positions, _ = own if order == "own" else ordered
         if not 0 < slots <= MOST_PADDED * int(indptr[-1]):
             raise ValueError(f"{slots} slots")

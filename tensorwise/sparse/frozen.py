@@ -144,7 +144,7 @@ class FrozenArrays:
         ways: list[ProductWay] = []
         known, call_s = {way.name for way in product.ways}, product.time_call(product.current)
         for packed in found:
-            if packed.expected_s > call_s:  # than slices
+            if 0 < call_s < packed.expected_s:  # slices are faster; negative: the way in use may not run now
                 continue
             way = way_packed(product.library, packed, table.data.dtype.itemsize)
             if way is not None and way.name not in known and self._has_room(way, table, ways):

@@ -135,6 +135,17 @@ def test_packed_forms_of_older_values_are_stale(monkeypatch, writes):
     assert way.is_stale == bool(writes)
 
 
+@pytest.mark.parametrize(("call_s", "tried"), [(2e-5, True), (5e-6, False), (-3e-9, True)])
+def test_only_forms_that_may_be_faster_are_tried(monkeypatch, call_s, tried):
+    """A negative time says that the way in use may not run now, and nothing of its speed."""
+    arrays = frozen_arrays.FrozenArrays(np.ones(1), np.zeros(1, np.int32), np.array([0, 1], np.int32))
+    way, found = ProductWay("packed", 1, False), SimpleNamespace(expected_s=1e-5)
+    monkeypatch.setattr(frozen_arrays, "way_packed", lambda *_: way)
+    product = SimpleNamespace(ways=[], current=way, library=None, time_call=lambda way: call_s)
+    table = SimpleNamespace(data=np.ones(1), products={})
+    assert arrays._ways([found], product, table) == ([way] if tried else [])
+
+
 @pytest.mark.parametrize(
     "cls", [ts.csr_array, ts.csc_array, ts.csr_matrix, partial(ts.bsr_array, blocksize=(1, 1))]
 )

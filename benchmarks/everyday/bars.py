@@ -112,9 +112,9 @@ def part(what: str, lines: Sequence[str]) -> str:
     return "\n".join([BEGIN.format(what=what), "", *lines, "", END])
 
 
-def table(path: Path, name: str) -> list[str]:
-    """Return the table of one contestant in a file of results."""
-    runs, peers = json.loads(path.read_text())["runs"], {"scipy": "SciPy", "mkl": "MKL's faster way"}
+def table(runs: Runs, name: str) -> list[str]:
+    """Return the table of one contestant."""
+    peers = {"scipy": "SciPy", "mkl": "MKL's faster way"}
     groups = [group for group in operations(runs) if name == "ours" or group.startswith("SpMV")]
     lines = [
         f"| operation / peer | {' | '.join(f'{calls:,} products' for calls in CALLS)} |",
@@ -128,9 +128,8 @@ def table(path: Path, name: str) -> list[str]:
     return lines
 
 
-def extrapolated(path: Path) -> str:
+def extrapolated(runs: Runs) -> str:
     """Return a sentence that says on how many matrices the longest runs, of ours or a peer, were extrapolated."""
-    runs = json.loads(path.read_text())["runs"]
     matrices = {case.split(" ")[0] for case in runs}
     counts = []
     for group in operations(runs):
@@ -167,15 +166,16 @@ def written(page: str, results: Mapping[str, Path], name: Path = README) -> str:
         SystemExit: it has no place for one.
     """
     for maker, path in results.items():
-        page = with_part(page, part(f"speed of sparse arrays on {maker}", table(path, "ours")), name)
+        runs = json.loads(path.read_text())["runs"]
+        page = with_part(page, part(f"speed of sparse arrays on {maker}", table(runs, "ours")), name)
         if name == PAGE:
             lines = [
-                extrapolated(path),
+                extrapolated(runs),
                 "",
                 "Vectors, [frozen](arrays.md#change-values-or-freeze-them) arrays:",
                 "",
             ]
-            lines += table(path, "ours, frozen")
+            lines += table(runs, "ours, frozen")
             page = with_part(page, part(f"speed of frozen arrays on {maker}", lines), name)
     if name == PAGE:
         page = with_part(page, part("whole programs", programs(PROGRAMS)), name)

@@ -17,7 +17,7 @@ from tensorwise.sparse.kernels import SLICED_KERNELS, SLICES, KernelShape, sched
 from tensorwise.sparse.library import KernelLayout, Library, library
 from tensorwise.sparse.product import ELEMENTS
 from tensorwise.sparse.table import IN_PLACE
-from tensorwise.sparse.ways import PARTS_PER_THREAD, ProductWay, way_packed
+from tensorwise.sparse.ways import PARTS_PER_THREAD, ProductWay, part_bounds, way_packed
 
 PACK_NS, PACK_ENTRY_NS = 100_000, {True: 4, False: 11}
 """Expected nanoseconds to pack a matrix, and each of its entries: in its lines (True), or across them, which takes sorting
@@ -133,11 +133,7 @@ class SlicedProduct:
     def _call(self, found: Library, layout: KernelLayout, extent: int) -> SlicedCall:
         """Lay out the arguments of the kernel."""
         parts = self.threads * PARTS_PER_THREAD if self.threads > 1 else 0
-        self._bounds = np.zeros(parts + 1, np.int64)
-        if parts:
-            found.bounds(
-                self._positions.ctypes.data, 0, len(self._positions) - 1, parts, self._bounds.ctypes.data
-            )
+        self._bounds = np.array(part_bounds(found, self._positions, len(self._positions) - 1, self.threads))
         held = {"A1_pos": self._positions, "A3_crd": self._columns, "A_values": self._values}
         if self._order is not None:
             held["A_i_order"] = self._order

@@ -89,6 +89,21 @@ def _address(numbers: "array[int]") -> int:
     return numbers.buffer_info()[0]
 
 
+def part_bounds(library: Library, pointers: np.ndarray, lines: int, threads: int) -> "array[int]":
+    """Return bounds that cut lines into parts of about the same cost, some for each thread.
+
+    Args:
+        library: whose C cuts.
+        pointers: (lines + 1 and more,) int32 or int64, where the entries of each line begin.
+        lines: how many there are.
+        threads: that share the parts.
+    """
+    parts = threads * PARTS_PER_THREAD
+    bounds = array("q", bytes(8 * (parts + 1)))
+    library.bounds(pointers.ctypes.data, int(pointers.dtype.itemsize == 8), lines, parts, _address(bounds))
+    return bounds
+
+
 def way_in_place(
     library: Library,
     layout: KernelLayout,
@@ -125,9 +140,8 @@ def way_in_place(
     buffers[0] = library.driver
     nbytes = exclusive = 0
     if parallel:
-        bounds = array("q", bytes(8 * (parts + 1)))
+        bounds = part_bounds(library, indptr, lines, threads)
         buffers[1] = _address(bounds)
-        library.bounds(indptr.ctypes.data, wide, lines, parts, buffers[1])
         keep.append(bounds)
         nbytes = 8 * len(bounds)
     if "work" in places:

@@ -40,6 +40,16 @@ int TW_SYMBOL(void *const *buffers, const int64_t *sizes)
 }
 """
 
+IMPORTS = (
+    "from tensorwise.toolchain.runtime import driver_address\n"
+    "from tests.unit.toolchain.test_runtime import COUNTING, Run\n"
+    "from tensorwise.toolchain.cache import default_cache\n"
+)
+"""What processes of their own need to run a loop."""
+NEEDS_TWO = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor"
+)
+
 
 @pytest.fixture(scope="module")
 def counting(shared_cache: KernelCache) -> LoadedKernel:
@@ -199,17 +209,11 @@ def test_spinning_is_a_matter_of_speed_only(spin: str, counting: LoadedKernel, t
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=300)
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor"
-)
+@NEEDS_TWO
 def test_threads_run_anywhere_but_on_their_callers_processor(counting: LoadedKernel) -> None:
     """An OpenMP runtime binds the main thread: ours would inherit its one processor. And Linux wakes them up there."""
     code = (
-        "import os, time\n"
-        "from tensorwise.toolchain.runtime import driver_address\n"
-        "from tests.unit.toolchain.test_runtime import COUNTING, Run\n"
-        "from tensorwise.toolchain.cache import default_cache\n"
-        "given = os.sched_getaffinity(0)\n"
+        "import os, time\n" + IMPORTS + "given = os.sched_getaffinity(0)\n"
         "driver_address()\n"
         "kernel = default_cache().get([COUNTING])[0]\n"
         "os.sched_setaffinity(0, {min(given)})\n"
@@ -225,17 +229,13 @@ def test_threads_run_anywhere_but_on_their_callers_processor(counting: LoadedKer
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one processor"
-)
+@NEEDS_TWO
 def test_a_thread_sleeps_between_loops_where_others_use_its_processor(counting: LoadedKernel) -> None:
     """It would spin for a second; a yield then gives away milliseconds in which it is needed."""
     code = (
         "import os, subprocess, sys, time\n"
-        "from tensorwise.toolchain.runtime import driver_address\n"
-        "from tests.unit.toolchain.test_runtime import COUNTING, Run\n"
-        "from tensorwise.toolchain.cache import default_cache\n"
-        "mine, others = sorted(os.sched_getaffinity(0))[:2]\n"
+        + IMPORTS
+        + "mine, others = sorted(os.sched_getaffinity(0))[:2]\n"
         "os.sched_setaffinity(0, {mine, others})\n"
         "driver_address()\n"
         "kernel = default_cache().get([COUNTING])[0]\n"

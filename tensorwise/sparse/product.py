@@ -13,7 +13,7 @@ import numpy as np
 from tensorwise.sparse.kernels import shape_for
 from tensorwise.sparse.library import Library
 from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
-from tensorwise.sparse.trials import EARLY_NS, FIRST_CALLS, FIRST_NS, GROWTH, WayTrial
+from tensorwise.sparse.trials import FIRST_CALLS, FIRST_NS, GROWTH, WayTrial
 from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
 from tensorwise.toolchain.forks import lock
 
@@ -24,8 +24,6 @@ ELEMENTS: Final = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 INDICES: Final = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 THREADS_NS: Final = 30_000
 """Expected time of a call on one thread from which threads are used from the first call on."""
-WORTH_THREADS_NS: Final = 15_000
-"""Expected time of a call on one thread from which threads may be faster, so that they are tried early."""
 ENTRY_NS, LINE_NS = 0.7, 1.0
 """Expected nanoseconds an entry and column, and a line, on one thread; only for the first choice."""
 SOON_NS: Final = 20_000_000
@@ -118,12 +116,7 @@ class Product:
             self._use_threads()
         self.current = self.ways[-1]
         self.spent_ns = 0
-        if not tries:
-            self._next_trial_ns = 1 << 62
-        elif WORTH_THREADS_NS < one_ns <= THREADS_NS:
-            self._next_trial_ns = EARLY_NS
-        else:
-            self._next_trial_ns = max(FIRST_NS, int(FIRST_CALLS * one_ns))
+        self._next_trial_ns = max(FIRST_NS, int(FIRST_CALLS * one_ns)) if tries else 1 << 62
         self._go_on()
 
     def _in_place(self, threads: int) -> ProductWay:
@@ -253,7 +246,7 @@ class Product:
     def _go_on(self) -> None:
         """Let calls take the quick way, until a share of what was spent is spent again."""
         until_trial_ns = min(self._next_trial_ns - self.spent_ns, self.spent_ns)
-        self._slice_ns = self.left_ns = SOON_NS if self._asks_soon else max(EARLY_NS, until_trial_ns)
+        self._slice_ns = self.left_ns = SOON_NS if self._asks_soon else max(FIRST_NS, until_trial_ns)
         self.address, self.x_shape = self.current.address, self.shape_given
 
 

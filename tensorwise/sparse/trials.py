@@ -7,24 +7,26 @@ from typing import Any, Final, Generic, TypeVar, final
 
 import numpy as np
 
-FIRST_NS: Final = 4_000_000
+FIRST_NS: Final = 500_000
 """Nanoseconds spent in a product before its first trial, so that a trial of a slow way is a small part of them."""
-EARLY_NS: Final = 500_000
-"""The same where calls are long enough for another way to be expected to be faster."""
 FIRST_CALLS: Final = 10
 """Expected calls on one thread before the first trial, so that a trial of long calls is a small part of them, too."""
 GROWTH: Final = 8
 """A trial follows when this many times as much was spent as at the last one."""
 TURNS: Final = 2
 """Turns that each way gets in a trial: what disturbs one turn of a few calls seldom disturbs the next."""
+SETTLE_NS: Final = 100_000
+"""Nanoseconds, and at least one call, at the beginning of a turn that do not count for a way that starts slowly."""
 CALLS_EACH: Final = 2
-"""Calls that count in a turn, after one that does not; where a solver calls, calls of the solver."""
+"""Calls that count in a turn, at least."""
+COUNTED_NS: Final = 20_000
+"""Nanoseconds of the calls that count in a turn, at least, were each the shortest: one that is disturbed must not decide."""
 CLEARLY_SLOWER: Final = 1.5
-"""A way that took this many times as long as the current one in a call is not called again in that trial."""
+"""A way that took this many times as long as the current one in a turn is not called again in that trial."""
 BETTER: Final = 0.97
 """Share of the current way's time that another must stay below to replace it."""
 MOST_TIMES: Final = 1000
-"""Times that are kept of a way in a trial."""
+"""Times that are kept of a turn."""
 
 
 class TriedWay(abc.ABC):
@@ -32,7 +34,7 @@ class TriedWay(abc.ABC):
 
     Attributes:
         same_bits: whether results are equal to the last bit to those of other ways that say so.
-        took_ns: nanoseconds of the last trials.
+        took_ns: nanoseconds of the calls of the best turn of the last trial.
     """
 
     same_bits: bool
@@ -40,7 +42,7 @@ class TriedWay(abc.ABC):
 
     @property
     def median_ns(self) -> float:
-        """Median of the last trials, infinite before the first."""
+        """Median of the best turn of the last trial, infinite before the first."""
         return float(np.median(self.took_ns)) if self.took_ns else float("inf")
 
     @property
@@ -56,9 +58,9 @@ W = TypeVar("W", bound=TriedWay)
 class WayTrial(Generic[W]):
     """Turns of the current way and others.
 
-    The first call of a turn does not count, but for one thread in place: it wakes threads that fell asleep while one thread
-    computed, or brings the way's own arrays into the caches. Ways whose bits differ do not change within one call of a
-    solver: each is used for whole calls of it.
+    The first calls of a turn do not count, but for one thread in place: they wake threads that fell asleep while one thread
+    computed, and bring the way's arrays into the caches of each thread. What disturbs a turn makes it longer: the best one
+    of a way is compared. Ways whose bits differ do not change within one call of a solver.
 
     Args:
         current: the way in use.
@@ -70,11 +72,13 @@ class WayTrial(Generic[W]):
         self.current, self.others = current, tuple(others)
         for way in (current, *others):
             way.took_ns = []
-        ways = current, *others
-        self._left = [way for _ in range(TURNS) for way in ways for _ in range(1 + CALLS_EACH)]
-        self._last = current
+        self._left = [current, *others] * TURNS
+        self._turn: list[
+            int
+        ] = []  # nanoseconds of the calls that count in the turn of the first that is left
+        self._settles_ns = 0  # the current way is at work
         self._thread = threading.get_ident()
-        self._solver, self._held = solver, current
+        self._solver = solver
         self.same_bits = all(way.same_bits for way in (current, *others))
         self.spent_ns = 0
 
@@ -88,31 +92,50 @@ class WayTrial(Generic[W]):
             return self.current
         if solver is None or solver is not self._solver:
             self._solver = solver
+            if self._turn_is_over():
+                self._end_turn()
             if all(one is self.current for one in self._left):
                 self._solver = None
                 return None
-            self._held = self._left.pop(0)
-        return self._held
+        return self._left[0]
 
     def note(self, way: W, took_ns: int) -> None:
         """Note what a call of ``next_way()`` took."""
         if threading.get_ident() != self._thread:
             return
         self.spent_ns += took_ns
-        begins, self._last = way is not self._last, way
-        if begins and way.starts_slowly:
-            return
-        if len(way.took_ns) < MOST_TIMES:
-            way.took_ns.append(took_ns)
-        if way is not self.current and took_ns > CLEARLY_SLOWER * self.current.median_ns:
-            self.drop(way)
+        if self._settles_ns > 0:
+            self._settles_ns -= took_ns
+        elif len(self._turn) < MOST_TIMES:
+            self._turn.append(took_ns)
+
+    def _turn_is_over(self) -> bool:
+        turn = self._turn
+        if len(turn) >= CALLS_EACH and len(turn) * min(turn) >= COUNTED_NS:
+            return True
+        return sum(turn) >= SETTLE_NS and turn[-1] > CLEARLY_SLOWER * self.current.median_ns
+
+    def _end_turn(self) -> None:
+        way, turn_ns = self._left.pop(0), float(np.median(self._turn))
+        if turn_ns < way.median_ns:
+            way.took_ns = self._turn
+        if turn_ns > CLEARLY_SLOWER * self.current.median_ns:
+            self._left = [one for one in self._left if one is not way]
+        self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        self._turn = []
+        self._settles_ns = SETTLE_NS if self._left and self._left[0].starts_slowly else 0
 
     def fastest(self) -> W:
         """Return the way to go on with."""
-        tried = [way for way in (self.current, *self.others) if len(way.took_ns) >= TURNS * CALLS_EACH - 1]
-        best = min(tried, key=lambda way: way.median_ns, default=self.current)
+        best = min((self.current, *self.others), key=lambda way: way.median_ns)
         return best if best.median_ns < BETTER * self.current.median_ns else self.current
 
     def drop(self, way: W) -> None:
-        """Call a way no more."""
+        """Call a way no more, and do not go on with it."""
+        way.took_ns = []
+        begins = self._left[:1] == [way]
         self._left = [one for one in self._left if one is not way]
+        if begins:
+            self._begin_turn()

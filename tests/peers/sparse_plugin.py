@@ -30,7 +30,8 @@ MODULES: Final = tuple(
 """Modules of SciPy whose functions make matrices for tests, which compare their classes with those that they import."""
 KNOBS: Final = {
     "products": {"MAKING_NS": -1},
-    "product": {"THREADS_NS": 0, "WORTH_THREADS_NS": 0, "EARLY_NS": 2000, "FIRST_NS": 2000, "FIRST_CALLS": 0},
+    "product": {"THREADS_NS": 0, "FIRST_NS": 2000, "FIRST_CALLS": 0},
+    "trials": {"SETTLE_NS": 2000, "COUNTED_NS": 0},
 }
 """Constants of modules of `tensorwise.sparse` -> what they are in tests: nothing waits until it pays."""
 made = 0

@@ -38,7 +38,7 @@ class ArrayLibrary(GpuLibrary):
 
     name = "SciPy"
 
-    def __init__(self, folder, taken=(1000, 500)):
+    def __init__(self, folder, taken=(200_000, 100_000)):
         self.shim, self.taken, self.launched = ShimGpu(folder), taken, 0
         launcher = self.shim.launcher
 
@@ -124,11 +124,11 @@ def test_the_faster_way_stays_and_every_result_is_right(tmp_path):
         np.testing.assert_allclose(made, matrix @ x, atol=1e-12)
     (told,) = products.tuning.products
     assert "bind(i,block" in told.way
-    assert told.tried_s["SciPy"] == pytest.approx(1e-6)
+    assert told.tried_s["SciPy"] == pytest.approx(2e-4)
 
 
 def test_the_library_stays_where_it_is_faster(tmp_path):
-    matrix, library = a_matrix(), ArrayLibrary(tmp_path, taken=(500, 1000))
+    matrix, library = a_matrix(), ArrayLibrary(tmp_path, taken=(100_000, 200_000))
     products, X = GpuProducts(library), np.ones((47, 8))
     multiply(products, on_gpu(matrix), X, 150)
     (told,) = products.tuning.products

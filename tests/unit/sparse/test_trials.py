@@ -9,7 +9,7 @@ import tensorwise.sparse as ts
 from tensorwise.errors import InputError
 from tensorwise.sparse import limits, products
 from tensorwise.sparse import product as product_module
-from tensorwise.sparse.trials import CALLS_EACH, TURNS, WayTrial
+from tensorwise.sparse.trials import CALLS_EACH, COUNTED_NS, FIRST_NS, SETTLE_NS, TURNS, WayTrial
 from tensorwise.sparse.ways import ProductWay
 
 
@@ -17,35 +17,64 @@ def ways(count, same_bits=True):
     return [ProductWay(f"way {number}", number + 1, same_bits) for number in range(count)]
 
 
-def run(trial, seconds_ns):
-    """Let a trial go to its end; each way takes what ``seconds_ns`` says. Return how often each was called."""
-    calls = dict.fromkeys(seconds_ns, 0)
-    for _ in range(100):
+def run(trial, takes_ns):
+    """Let a trial go to its end; each way takes what ``takes_ns`` says. Return how often each was called."""
+    calls = dict.fromkeys(takes_ns, 0)
+    for _ in range(1000):
         way = trial.next_way()
         if way is None:
             return calls
         calls[way] += 1
-        trial.note(way, seconds_ns[way])
+        trial.note(way, takes_ns[way])
     raise AssertionError("the trial does not end")
+
+
+LONG = SETTLE_NS + 1
+"""Nanoseconds of calls of which one is enough to settle."""
 
 
 def test_the_faster_way_stays():
     one, two = ways(2)
     trial = WayTrial(one, [two])
-    calls = run(trial, {one: 1000, two: 600})
+    calls = run(trial, {one: 2 * LONG, two: LONG})
     assert trial.fastest() is two
-    assert calls[two] == TURNS * (CALLS_EACH + 1)
+    assert calls == {one: TURNS * CALLS_EACH, two: TURNS * (CALLS_EACH + 1)}
 
 
-def test_the_first_call_of_a_turn_does_not_count():
-    """It may wake threads that fell asleep while another way ran on one."""
+def test_a_way_settles_before_its_calls_count():
+    """Its threads have fallen asleep while another way ran on one, and have other data in their caches."""
     one, two = ways(2)
-    trial, before = WayTrial(one, [two]), one
+    trial, before, turn_ns = WayTrial(one, [two]), one, 0
     while (way := trial.next_way()) is not None:
-        trial.note(way, (100 if way is two else 150) + (10_000 if way is not before else 0))
-        before = way
+        turn_ns = 0 if way is not before else turn_ns
+        took = 7000 if way is one else 20_000 if turn_ns < SETTLE_NS else 5000
+        trial.note(way, took)
+        turn_ns, before = turn_ns + took, way
     assert trial.fastest() is two
-    assert two.took_ns == [100] * TURNS * CALLS_EACH
+    assert set(two.took_ns) == {5000}
+    assert sum(two.took_ns) >= COUNTED_NS
+
+
+def test_the_better_turn_of_a_way_counts():
+    one, two = ways(2)
+    trial, turns, before = WayTrial(one, [two]), {one: 0, two: 0}, None
+    while (way := trial.next_way()) is not None:
+        turns[way] += way is not before
+        disturbed = turns[way] == 2
+        trial.note(way, (1.4 if disturbed else 1) * (3 * LONG if way is one else 2.5 * LONG))
+        before = way
+    assert turns == {one: TURNS, two: TURNS}
+    assert (set(one.took_ns), set(two.took_ns)) == ({3 * LONG}, {2.5 * LONG})
+    assert trial.fastest() is two
+
+
+def test_one_short_call_that_is_disturbed_does_not_decide():
+    one, two = ways(2)
+    trial, noted = WayTrial(one, [two]), 0
+    while (way := trial.next_way()) is not None:
+        noted += way is two
+        trial.note(way, 1000 if way is one else 60_000 if noted == SETTLE_NS // 600 + 2 else 600)
+    assert trial.fastest() is two
 
 
 def test_a_way_that_is_hardly_faster_does_not_replace_the_current_one():
@@ -58,9 +87,17 @@ def test_a_way_that_is_hardly_faster_does_not_replace_the_current_one():
 def test_a_way_that_is_clearly_slower_is_called_twice_at_most():
     one, two, three = ways(3)
     trial = WayTrial(one, [two, three])
-    calls = run(trial, {one: 1000, two: 50_000, three: 500})
+    calls = run(trial, {one: 2 * LONG, two: 50 * LONG, three: LONG})
     assert calls[two] == 2
     assert trial.fastest() is three
+
+
+def test_a_trial_of_a_slow_way_costs_little_of_what_was_spent_before():
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    takes_ns = {one: 2000, two: 20_000}
+    calls = run(trial, takes_ns)
+    assert calls[two] * (takes_ns[two] - takes_ns[one]) < FIRST_NS / 2
 
 
 def test_a_way_that_may_not_run_is_dropped():
@@ -69,6 +106,17 @@ def test_a_way_that_may_not_run_is_dropped():
     trial.drop(two)
     assert trial.next_way() is None
     assert trial.fastest() is one
+
+
+def test_a_way_that_is_dropped_after_a_turn_does_not_stay():
+    one, two, three = ways(3)
+    trial = WayTrial(one, [two, three])
+    takes_ns = {one: 3 * LONG, two: LONG, three: 2 * LONG}
+    while (way := trial.next_way()) is not three:
+        trial.note(way, takes_ns[way])
+    trial.drop(two)
+    assert run(trial, takes_ns)[two] == 0
+    assert trial.fastest() is three
 
 
 @pytest.fixture
@@ -99,19 +147,19 @@ def test_a_trial_is_made_on_calls_and_ends(product):
     matrix, x, found = product
     matrix @ x
     assert found.x_shape is None
-    for _ in range(2 * TURNS * (CALLS_EACH + 1) + 1):
+    for _ in range(2 * TURNS * (CALLS_EACH + 1 + (SETTLE_NS + COUNTED_NS) // 1000)):
         matrix @ x
     assert found.x_shape == (2000,)
-    assert found.ways[0].took_ns  # the other may have been dropped after its first call, which is not counted
+    assert all(way.took_ns for way in found.ways)
 
 
 def test_a_call_of_a_solver_keeps_its_way():
     one, two = ways(2, same_bits=False)
-    begun, *calls = (object() for _ in range(2 + 2 * TURNS * (CALLS_EACH + 1)))
+    begun, *calls = (object() for _ in range(100))
     trial = WayTrial(one, [two], begun)
     for _ in range(20):
         assert trial.next_way(begun) is one
-        trial.note(one, 1000)
+        trial.note(one, 2 * LONG)
     used = []
     for call in calls:
         found = {trial.next_way(call) for _ in range(5)}
@@ -120,9 +168,9 @@ def test_a_call_of_a_solver_keeps_its_way():
         if found == {None}:
             break
         for _ in range(2):
-            trial.note(next(iter(found)), 500 if found == {two} else 1000)
-    assert used.count(two) == TURNS * (CALLS_EACH + 1)
-    assert used[-1] is None
+            trial.note(next(iter(found)), LONG if found == {two} else 2 * LONG)
+    # the call in which the trial began was a turn; the first of two products of each turn of the second way settles
+    assert used == [two, two, one, two, two, None]
     assert trial.fastest() is two
 
 

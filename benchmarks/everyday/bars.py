@@ -1,9 +1,9 @@
-"""Draws the README's bar chart and writes the pages' tables of speed from committed figures; measures nothing.
+"""Draws the pictures of speed and writes the pages' tables of speed from committed figures; measures nothing.
 
     python benchmarks/everyday/bars.py [--check]
 
-The bars are the total seconds of 10 to 10,000 products over SciPy's, in geometric mean over the matrices, for SciPy, MKL's
-faster way and ours. ``--check`` writes nothing, and fails where the picture or a page is older than the figures.
+The README's bars are the total seconds of 10 to 10,000 products over SciPy's, in geometric mean over the matrices: SciPy,
+MKL's faster way, and ours. ``--check`` writes nothing, and fails where the picture or a page is older than the figures.
 """
 
 import argparse
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import generated
 from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
+from benchmarks.everyday import draw
 from benchmarks.everyday.judging import CALLS, SLOWER, group_of, groups_of, peer_of, ratios_of
 from benchmarks.generated import with_part
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
@@ -28,6 +29,11 @@ RESULTS: Final = {"AMD": FOLDER / "regret.json", "Intel": FOLDER / "regret-intel
 PROGRAMS: Final = {"AMD": FOLDER / "clients.json", "Intel": FOLDER / "clients-intel.json"}
 """What whole programs took."""
 PICTURE: Final = ROOT / "docs" / "assets" / "speed.svg"
+CURVES: Final = {
+    "AMD": ROOT / "docs" / "assets" / "regret.svg",
+    "Intel": ROOT / "docs" / "assets" / "regret-intel.svg",
+}
+"""Pictures of all matrices, by `draw.py`."""
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "array-speed.md"
 """Both have the tables of arrays; the page also those of frozen arrays and programs, and what is extrapolated."""
 BEGIN: Final = "<!-- {what}: written by benchmarks/everyday/bars.py -->"
@@ -189,7 +195,8 @@ def main() -> None:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
     pages = {page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in (README, PAGE)}
-    texts = {PICTURE: picture_of(RESULTS["AMD"]), **pages}
+    curves = {CURVES[maker]: draw.picture_of(path) for maker, path in RESULTS.items()}
+    texts = {PICTURE: picture_of(RESULTS["AMD"]), **curves, **pages}
     if parser.parse_args().check:
         generated.check(texts, FOLDER, "python benchmarks/everyday/bars.py")
     else:

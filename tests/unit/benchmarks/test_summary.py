@@ -1,7 +1,10 @@
 """Pages and pictures that are written from committed results are up to date."""
 
+import runpy
 import subprocess
 import sys
+
+import pytest
 
 from benchmarks.corpus import ROOT
 from benchmarks.everyday.bars import PAGE, RESULTS, over_scipy, written
@@ -18,6 +21,14 @@ def test_pages_follow_from_the_committed_results() -> None:
     assert done.returncode == 0, (
         f"run benchmarks/summary.py, docs/claims.py, benchmarks/everyday/bars.py\n{done.stderr}"
     )
+
+
+@pytest.mark.parametrize("name", ["patched", "versions", "latency", "cost-model"])
+def test_pictures_of_pages_follow_from_the_committed_results(name: str) -> None:
+    """The other pictures of that script show examples that it computes."""
+    pictures = runpy.run_path(str(ROOT / "docs" / "assets" / "draw.py"))["PICTURES"]
+    drawn = (ROOT / "docs" / "assets" / f"{name}.svg").read_text(encoding="utf-8")
+    assert pictures[name]() + "\n" == drawn, f"run docs/assets/draw.py {name}"
 
 
 def test_a_changed_table_of_speed_is_noticed() -> None:

@@ -204,9 +204,9 @@ def multiply(
             product = table.product(found, gather, columns, same_bits)
         except KeyError:  # the cache lost the kernel
             return by_scipy(matrix, x)
-    given = np.ascontiguousarray(x if columns is not None else x.reshape(-1), dtype)
-    if not given.flags.aligned:
-        given = given.copy()
+    given = x if columns is not None else x.reshape(-1)
+    if given.dtype != dtype or not (given.flags.c_contiguous and given.flags.aligned):
+        given = np.array(given, dtype, order="C")
     out = np.empty(product.out_shape, dtype)
     if not product.run(given, out):
         matrix.__dict__.pop("_tensorwise", None)

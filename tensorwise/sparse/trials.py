@@ -100,8 +100,8 @@ class WayTrial(Generic[W]):
         return self._left[0]
 
     def note(self, way: W, took_ns: int) -> None:
-        """Note what a call of ``next_way()`` took."""
-        if threading.get_ident() != self._thread:
+        """Note what a call of ``next_way()`` took: of a way whose turn it is no longer, nothing."""
+        if threading.get_ident() != self._thread or self._left[:1] != [way]:
             return
         self.spent_ns += took_ns
         if self._settles_ns > 0:

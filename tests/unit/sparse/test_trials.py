@@ -108,6 +108,22 @@ def test_a_way_that_may_not_run_is_dropped():
     assert trial.fastest() is one
 
 
+def test_a_call_that_ends_after_its_turn_does_not_count():
+    """A call inside of another, as in a signal handler, may end the turn of the outer one."""
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    outer = trial.next_way()
+    for _ in range(CALLS_EACH):
+        trial.note(trial.next_way(), LONG)
+    assert trial.next_way() is two
+    trial.note(outer, 90 * LONG)
+    trial.note(two, LONG)
+    takes_ns = {one: 2 * LONG, two: LONG}
+    calls = run(trial, takes_ns)
+    assert calls[two] == TURNS * (CALLS_EACH + 1) - 1
+    trial.note(one, LONG)  # the trial is over
+
+
 def test_a_way_that_is_dropped_after_a_turn_does_not_stay():
     one, two, three = ways(3)
     trial = WayTrial(one, [two, three])

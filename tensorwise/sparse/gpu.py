@@ -123,7 +123,7 @@ class GpuWay(TriedWay):
     Attributes:
         name: what users see.
         launchers: of the program.
-        took_ns: nanoseconds of the last trials.
+        took_ns: nanoseconds of the calls of the best turn of the last trial.
         is_verified: whether a result was compared with the library's.
     """
 
@@ -135,9 +135,9 @@ class GpuWay(TriedWay):
         self.is_verified = not launchers
 
     @property
-    def starts_slowly(self) -> bool:
-        """A GPU loads a program when it is launched first."""
-        return True
+    def settle_ns(self) -> int:
+        """The first call of a turn: a GPU loads a program when it is launched."""
+        return 1
 
 
 @final
@@ -333,7 +333,7 @@ class GpuProducts:
 
     @property
     def tuning(self) -> Tuning:
-        """What is known of the products; seconds are of the last trial's calls."""
+        """What is known of the products; seconds are of the best turns of the last trial."""
         found = []
         for columns, product in list(self._products.items()):
             what = "A @ x" if columns is None else f"A @ X, {columns} columns"

@@ -16,17 +16,18 @@ GROWTH: Final = 8
 TURNS: Final = 2
 """Turns that each way gets in a trial: what disturbs one turn of a few calls seldom disturbs the next."""
 SETTLE_NS: Final = 100_000
-"""Nanoseconds, and at least one call, at the beginning of a turn that do not count for a way that starts slowly."""
+"""Nanoseconds, and at least one call, at the beginning of a turn of a way that starts slowly; they do not count."""
 CALLS_EACH: Final = 2
 """Calls that count in a turn, at least."""
 COUNTED_NS: Final = 20_000
 """Nanoseconds of the calls that count in a turn, at least, were each the shortest: one that is disturbed must not decide."""
 CLEARLY_SLOWER: Final = 1.5
-"""A way that took this many times as long as the current one in a turn is not called again in that trial."""
+"""A way whose shortest call of a turn took this many times as long as the current one is not called again in that trial."""
 BETTER: Final = 0.97
 """Share of the current way's time that another must stay below to replace it."""
 MOST_TIMES: Final = 1000
-"""Times that are kept of a turn."""
+"""Times that are kept of a turn; calls of other threads after which a trial is given up: its own may be gone."""
+_NO_CALL_NS: Final[int] = 1 << 62
 
 
 class TriedWay(abc.ABC):
@@ -47,8 +48,8 @@ class TriedWay(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def starts_slowly(self) -> bool:
-        """Whether its first call after those of another way takes longer than the next."""
+    def settle_ns(self) -> int:
+        """Nanoseconds until its calls take what they do later, when calls of another way came before; 0: at once."""
 
 
 W = TypeVar("W", bound=TriedWay)
@@ -73,14 +74,14 @@ class WayTrial(Generic[W]):
         for way in (current, *others):
             way.took_ns = []
         self._left = [current, *others] * TURNS
-        self._turn: list[
-            int
-        ] = []  # nanoseconds of the calls that count in the turn of the first that is left
-        self._settles_ns = 0  # the current way is at work
         self._thread = threading.get_ident()
-        self._solver = solver
+        self._solver, self._held = solver, current
         self.same_bits = all(way.same_bits for way in (current, *others))
-        self.spent_ns = 0
+        self.spent_ns = self._calls_elsewhere = 0
+        self._slow_ns = float("inf")  # a call of a way that is clearly slower takes longer
+        self._shortest_ns = self._counted_ns = _NO_CALL_NS  # of the turn's calls, and of those that count
+        self._begin_turn()
+        self._settles_ns = 0  # the current way is at work
 
     def next_way(self, solver: Any = None) -> W | None:
         """Return the way that the next call is to use; None: the trial is over.
@@ -89,7 +90,8 @@ class WayTrial(Generic[W]):
             solver: the call of a solver that the product is computed for, None without one.
         """
         if threading.get_ident() != self._thread:
-            return self.current
+            self._calls_elsewhere += 1
+            return self.current if self._calls_elsewhere < MOST_TIMES else None
         if solver is None or solver is not self._solver:
             self._solver = solver
             if self._turn_is_over():
@@ -97,45 +99,59 @@ class WayTrial(Generic[W]):
             if all(one is self.current for one in self._left):
                 self._solver = None
                 return None
-        return self._left[0]
+            self._held = self._left[0]
+        return self._held
 
     def note(self, way: W, took_ns: int) -> None:
         """Note what a call of ``next_way()`` took: of a way whose turn it is no longer, nothing."""
         if threading.get_ident() != self._thread or self._left[:1] != [way]:
             return
         self.spent_ns += took_ns
-        if self._settles_ns > 0:
+        self._calls += 1
+        self._shortest_ns = min(self._shortest_ns, took_ns)
+        if self._settles_ns > 0 and self._calls < MOST_TIMES:
             self._settles_ns -= took_ns
         elif len(self._turn) < MOST_TIMES:
             self._turn.append(took_ns)
+            self._counted_ns = min(self._counted_ns, took_ns)
 
     def _turn_is_over(self) -> bool:
-        turn = self._turn
-        if len(turn) >= CALLS_EACH and len(turn) * min(turn) >= COUNTED_NS:
+        count = len(self._turn)
+        if count >= CALLS_EACH and (count * self._counted_ns >= COUNTED_NS or count >= MOST_TIMES):
             return True
-        return sum(turn) >= SETTLE_NS and turn[-1] > CLEARLY_SLOWER * self.current.median_ns
+        return count > 0 and self._calls >= CALLS_EACH and self._shortest_ns > self._slow_ns
 
     def _end_turn(self) -> None:
         way, turn_ns = self._left.pop(0), float(np.median(self._turn))
         if turn_ns < way.median_ns:
             way.took_ns = self._turn
-        if turn_ns > CLEARLY_SLOWER * self.current.median_ns:
+        if way is self.current:
+            self._slow_ns = CLEARLY_SLOWER * way.median_ns
+        elif self._shortest_ns > self._slow_ns:
             self._left = [one for one in self._left if one is not way]
         self._begin_turn()
 
     def _begin_turn(self) -> None:
-        self._turn = []
-        self._settles_ns = SETTLE_NS if self._left and self._left[0].starts_slowly else 0
+        self._turn: list[int] = []  # nanoseconds of the calls that count, of the first way that is left
+        self._settles_ns = self._left[0].settle_ns if self._left else 0
+        self._calls = 0
+        self._shortest_ns = self._counted_ns = _NO_CALL_NS
 
     def fastest(self) -> W:
-        """Return the way to go on with."""
+        """Return the way to go on with: the current one where it has not been timed."""
         best = min((self.current, *self.others), key=lambda way: way.median_ns)
-        return best if best.median_ns < BETTER * self.current.median_ns else self.current
+        is_better = self.current.took_ns and best.median_ns < BETTER * self.current.median_ns
+        return best if is_better else self.current
 
     def drop(self, way: W) -> None:
-        """Call a way no more, and do not go on with it."""
-        way.took_ns = []
-        begins = self._left[:1] == [way]
-        self._left = [one for one in self._left if one is not way]
-        if begins:
+        """Call a way no more, and do not go on with it; where it is the current one, end the trial."""
+        if threading.get_ident() != self._thread:
+            return
+        begun = self._left[:1]
+        self._left = [] if way is self.current else [one for one in self._left if one is not way]
+        if way is not self.current:
+            way.took_ns = []
+        if begun != self._left[:1]:
             self._begin_turn()
+        if self._held is way:
+            self._held = self.current  # until the call of a solver ends

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.sparse.library import HEADER, KernelLayout, Library
-from tensorwise.sparse.trials import TriedWay
+from tensorwise.sparse.trials import SETTLE_NS, TriedWay
 
 MOST_BUFFERS: Final = 16
 NOT_BUSY: Final = 0
@@ -29,7 +29,7 @@ class ProductWay(TriedWay):
         name: what users see, as in ``in place, 2 threads``.
         same_bits: whether results are equal to the last bit to those of other ways that say so.
         address: of what ``Library.multiply`` is handed.
-        took_ns: nanoseconds of the last trials.
+        took_ns: nanoseconds of the calls of the best turn of the last trial.
         threads: how many it runs on.
         packed: the ``PackedProduct`` behind it; None where it runs in place.
         is_stale: whether what it has packed is of older values than the matrix's.
@@ -66,9 +66,9 @@ class ProductWay(TriedWay):
         return self.packed is not None
 
     @property
-    def starts_slowly(self) -> bool:
-        """Whether its first call after those of another way takes longer: threads wake, or arrays come into the caches."""
-        return self.threads > 1 or self.is_packed
+    def settle_ns(self) -> int:
+        """Several threads wake first, and what is packed comes into the caches."""
+        return SETTLE_NS if self.threads > 1 or self.is_packed else 0
 
     def refresh(self, values: np.ndarray) -> None:
         """Pack the matrix's values anew."""

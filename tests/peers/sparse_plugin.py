@@ -31,7 +31,8 @@ MODULES: Final = tuple(
 KNOBS: Final = {
     "products": {"MAKING_NS": -1},
     "product": {"THREADS_NS": 0, "FIRST_NS": 2000, "FIRST_CALLS": 0},
-    "trials": {"SETTLE_NS": 2000, "COUNTED_NS": 0},
+    "trials": {"COUNTED_NS": 0},
+    "ways": {"SETTLE_NS": 2000},
 }
 """Constants of modules of `tensorwise.sparse` -> what they are in tests: nothing waits until it pays."""
 made = 0

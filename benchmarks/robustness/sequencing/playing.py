@@ -18,7 +18,7 @@ from sequencing import making
 from sequencing.comparing import difference, result_difference
 from sequencing.packing import ListedFormats
 from sequencing.steps import NAMES, next_line
-from tensorwise.sparse import frozen, product, products, trials
+from tensorwise.sparse import frozen, product, products, trials, ways
 
 KINDS: Final = ("arrays", "arrays", "wrapped", "patched", "both")
 """Our classes; SciPy's that ``asarray`` wraps; SciPy's under the patch; our classes under the patch."""
@@ -31,8 +31,8 @@ _KNOBS: Final[Mapping[tuple[Any, str], Any]] = {
     (product, "THREADS_NS"): 0,
     (product, "FIRST_NS"): 2000,
     (product, "FIRST_CALLS"): 0,
-    (trials, "SETTLE_NS"): 2000,
     (trials, "COUNTED_NS"): 0,
+    (ways, "SETTLE_NS"): 2000,
 }
 """With the setting ``trials`` every product is ours from its first call, and other kernels are tried after some calls."""
 _SEARCH_KNOBS: Final[Mapping[tuple[Any, str], Any]] = {

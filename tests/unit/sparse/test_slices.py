@@ -8,7 +8,7 @@ import tensorwise.sparse as ts
 from tensorwise.lower.program import program_for
 from tensorwise.runtime.packed import packed_parts
 from tensorwise.sparse import frozen as frozen_arrays
-from tensorwise.sparse import slices, trials
+from tensorwise.sparse import slices, trials, ways
 from tensorwise.sparse.given import GivenArrays
 from tensorwise.sparse.kernels import SLICED_KERNELS
 from tensorwise.sparse.library import library
@@ -133,8 +133,8 @@ def test_there_are_none_without_their_kernels(monkeypatch):
 def a_frozen_array(monkeypatch, cls=ts.csr_array):
     """One whose trials begin early and end after few calls."""
     monkeypatch.setattr(frozen_arrays, "slices_ns", lambda entries, gather: 0.0)
-    for name in ("SETTLE_NS", "COUNTED_NS"):
-        monkeypatch.setattr(trials, name, 1)
+    monkeypatch.setattr(ways, "SETTLE_NS", 1)
+    monkeypatch.setattr(trials, "COUNTED_NS", 1)
     return cls(sp.random_array((300, 200), density=0.05, rng=np.random.default_rng(0))).freeze()
 
 

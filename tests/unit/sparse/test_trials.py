@@ -1,5 +1,7 @@
 """Which way a product goes, as calls are timed."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,15 @@ import tensorwise.sparse as ts
 from tensorwise.errors import InputError
 from tensorwise.sparse import limits, products
 from tensorwise.sparse import product as product_module
-from tensorwise.sparse.trials import CALLS_EACH, COUNTED_NS, FIRST_NS, SETTLE_NS, TURNS, WayTrial
+from tensorwise.sparse.trials import (
+    CALLS_EACH,
+    COUNTED_NS,
+    FIRST_NS,
+    MOST_TIMES,
+    SETTLE_NS,
+    TURNS,
+    WayTrial,
+)
 from tensorwise.sparse.ways import ProductWay
 
 
@@ -68,13 +78,40 @@ def test_the_better_turn_of_a_way_counts():
     assert trial.fastest() is two
 
 
-def test_one_short_call_that_is_disturbed_does_not_decide():
+@pytest.mark.parametrize("takes_ns", [(1000, 600), (20_000, 12_000), (200_000, 120_000)])
+@pytest.mark.parametrize("which", range(4))
+def test_one_call_that_is_disturbed_does_not_decide(takes_ns, which):
+    """Neither while it settles nor when it counts, in the first turn."""
     one, two = ways(2)
+    settles = max(1, -(-SETTLE_NS // takes_ns[1]))
     trial, noted = WayTrial(one, [two]), 0
     while (way := trial.next_way()) is not None:
+        disturbed = way is two and noted == (0, settles - 1, settles, settles + 1)[which]
         noted += way is two
-        trial.note(way, 1000 if way is one else 60_000 if noted == SETTLE_NS // 600 + 2 else 600)
+        trial.note(way, 4_000_000 if disturbed else takes_ns[way is two])
     assert trial.fastest() is two
+
+
+@pytest.mark.parametrize("takes_ns", [(0, 1000), (1000, 0), (0, 0)])
+def test_a_clock_that_stands_still_does_not_keep_a_trial_from_ending(takes_ns):
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    for _ in range(4 * TURNS * MOST_TIMES):
+        if (way := trial.next_way()) is None:
+            break
+        trial.note(way, takes_ns[way is two])
+    else:
+        raise AssertionError("the trial does not end")
+    assert trial.fastest() is (two if takes_ns == (1000, 0) else one)
+
+
+def test_a_trial_is_given_up_when_only_other_threads_compute():
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    with ThreadPoolExecutor(1) as elsewhere:
+        found = [elsewhere.submit(trial.next_way).result() for _ in range(MOST_TIMES)]
+    assert found == [one] * (MOST_TIMES - 1) + [None]
+    assert trial.fastest() is one
 
 
 def test_a_way_that_is_hardly_faster_does_not_replace_the_current_one():
@@ -98,6 +135,41 @@ def test_a_trial_of_a_slow_way_costs_little_of_what_was_spent_before():
     takes_ns = {one: 2000, two: 20_000}
     calls = run(trial, takes_ns)
     assert calls[two] * (takes_ns[two] - takes_ns[one]) < FIRST_NS / 2
+
+
+def test_a_way_that_is_dropped_in_a_call_of_a_solver_gives_way_to_the_current_one():
+    one, two, three = ways(3, same_bits=False)
+    begun, call, after = object(), object(), object()
+    trial = WayTrial(one, [two, three], begun)
+    for _ in range(CALLS_EACH):
+        trial.note(trial.next_way(begun), LONG)
+    assert trial.next_way(call) is two
+    trial.drop(two)
+    assert trial.next_way(call) is one
+    trial.drop(three)
+    assert trial.next_way(call) is one
+    assert trial.next_way(after) is None
+
+
+def test_a_trial_ends_where_the_current_way_may_not_run():
+    """As under a limit of threads; a slower way that may run must not replace it."""
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    trial.drop(one)
+    trial.note(two, LONG)
+    assert trial.next_way() is None
+    assert trial.fastest() is one
+
+
+def test_other_threads_drop_nothing():
+    """A scatter on several threads is refused while another thread is in it."""
+    one, two = ways(2)
+    trial = WayTrial(one, [two])
+    with ThreadPoolExecutor(1) as elsewhere:
+        for way in (one, two):
+            elsewhere.submit(trial.drop, way).result()
+    run(trial, {one: 2 * LONG, two: LONG})
+    assert trial.fastest() is two
 
 
 def test_a_way_that_may_not_run_is_dropped():

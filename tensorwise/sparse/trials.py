@@ -15,8 +15,6 @@ GROWTH: Final = 8
 """A trial follows when this many times as much was spent as at the last one."""
 TURNS: Final = 2
 """Turns that each way gets in a trial: what disturbs one turn of a few calls seldom disturbs the next."""
-SETTLE_NS: Final = 100_000
-"""Nanoseconds, and at least one call, at the beginning of a turn of a way that starts slowly; they do not count."""
 CALLS_EACH: Final = 2
 """Calls that count in a turn, at least."""
 COUNTED_NS: Final = 20_000
@@ -49,7 +47,7 @@ class TriedWay(abc.ABC):
     @property
     @abc.abstractmethod
     def settle_ns(self) -> int:
-        """Nanoseconds until its calls take what they do later, when calls of another way came before; 0: at once."""
+        """Nanoseconds at the beginning of a turn, and at least one call, that do not count; 0: all count."""
 
 
 W = TypeVar("W", bound=TriedWay)

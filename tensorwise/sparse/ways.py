@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from tensorwise.sparse.library import HEADER, KernelLayout, Library
-from tensorwise.sparse.trials import SETTLE_NS, TriedWay
+from tensorwise.sparse.trials import TriedWay
 
 MOST_BUFFERS: Final = 16
 NOT_BUSY: Final = 0
@@ -17,6 +17,8 @@ CALLS_FIELD: Final = 19
 """Place of ``calls`` among the fields of ``way`` in ``in_place.c``."""
 PARTS_PER_THREAD: Final = 4
 """Parts that a thread gets of the lines: more would be handed out more evenly, and cost more."""
+SETTLE_NS: Final = 100_000
+"""Nanoseconds until threads that slept take part in calls, the matrix in their caches (measured: the fourth of 7 us)."""
 CHANGED: Final = -1
 """What `Library.multiply` returns where arrays of the matrix are no longer what they were; see ``in_place.c``."""
 

@@ -16,11 +16,10 @@ from tensorwise.sparse.trials import (
     COUNTED_NS,
     FIRST_NS,
     MOST_TIMES,
-    SETTLE_NS,
     TURNS,
     WayTrial,
 )
-from tensorwise.sparse.ways import ProductWay
+from tensorwise.sparse.ways import SETTLE_NS, ProductWay
 
 
 def ways(count, same_bits=True):

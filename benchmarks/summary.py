@@ -12,6 +12,7 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ SHARED = {
     "scattering.py",
     "summary.py",
 }
-EVERYDAY = ("blocks.py", "regret.py", "overhead.py", "clients.py", "gpu.py", "prebuilt.py")
+STALE = tomllib.loads((HERE.parent / "experiments" / "stale.toml").read_text(encoding="utf-8"))["stale"]
+"""Results whose inputs are not those of today, or were not recorded -> why."""
+EVERYDAY = ("blocks.py", "regret.py", "overhead.py", "update.py", "clients.py", "gpu.py", "prebuilt.py")
 """Scripts of ``everyday`` that have a claim; the other files there are their parts."""
 HEAD = """# Benchmarks
 
@@ -83,6 +86,8 @@ def _described(file: Path) -> str:
     """Describe a file of results: one of the script, or one of another machine, whose name says so."""
     held = json.loads(file.read_text())
     lines = [f"- {line}" for line in held.get("summary", [])] or _plain(held)
+    if reason := STALE.get(file.relative_to(HERE.parent).as_posix()):
+        lines.insert(0, f"- stale: {reason}")
     machine = held.get("machine", {}).get("processor") or held.get("processor")
     settings = ", ".join(f"{name} {value}" for name, value in held.get("settings", {}).items())
     where = ", ".join(filter(None, (machine, settings)))

@@ -19,7 +19,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import generated
 from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
 from benchmarks.everyday import draw
-from benchmarks.everyday.judging import CALLS, SLOWER, group_of, groups_of, peer_of, ratios_of
+from benchmarks.everyday.judging import (
+    CALLS,
+    MOST_OF_NEVER,
+    SLOWER,
+    TARGETS,
+    excess_of,
+    group_of,
+    groups_of,
+    peer_of,
+    ratios_of,
+)
 from benchmarks.generated import with_part
 from tensorwise.front.svg import COLOURS, Scale, element, gridline, label, picture
 
@@ -35,7 +45,9 @@ CURVES: Final = {
 }
 """Pictures of all matrices, by `draw.py`."""
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "array-speed.md"
-"""Both have the tables of arrays; the page also those of frozen arrays and programs, and what is extrapolated."""
+"""Both have the tables of arrays; the page also those of frozen arrays, of the cost of tuning and of programs."""
+MISSED: Final = " ✗"
+"""Mark of a figure that misses its target."""
 BEGIN: Final = "<!-- {what}: written by benchmarks/everyday/bars.py -->"
 END: Final = "<!-- end of the table -->"
 WIDTH, LEFT, TOP, PANEL, GAP, BOTTOM, ROW = 860, 50, 62, 370, 50, 250, 262
@@ -110,7 +122,16 @@ def cell(runs: Runs, group: str, name: str, peer: str, calls: int) -> str:
     """Return a cell of a table: geometric mean, worst matrix, and share of matrices on which the contestant is slower."""
     ratios = ratios_of(runs, group, name, peer, calls)
     slower = sum(value > 1 / SLOWER for value in ratios) / len(ratios)
-    return f"{geometric_mean(ratios):.2f} ({max(ratios):.2f}; {100 * slower:.0f} %)"
+    mean, worst = geometric_mean(ratios), max(ratios)
+    goal, limit = TARGETS[group[:4].lower(), peer][calls]
+    marks = MISSED * (mean > goal), MISSED * (limit is not None and worst > limit)
+    return f"{mean:.2f}{marks[0]} ({worst:.2f}{marks[1]}; {100 * slower:.0f} %)"
+
+
+def target(op: str, peer: str, calls: int) -> str:
+    """Return a cell of a table: the targets of the geometric mean and, where there is one, of the worst matrix."""
+    goal, limit = TARGETS[op, peer][calls]
+    return f"{goal:.2f}" if limit is None else f"{goal:.2f} ({limit:.2f})"
 
 
 def part(what: str, lines: Sequence[str]) -> str:
@@ -119,18 +140,47 @@ def part(what: str, lines: Sequence[str]) -> str:
 
 
 def table(runs: Runs, name: str) -> list[str]:
-    """Return the table of one contestant."""
+    """Return the table of one contestant: with targets for ``ours``, which are those of the others as well."""
     peers = {"scipy": "SciPy", "mkl": "MKL's faster way"}
     groups = [group for group in operations(runs) if name == "ours" or group.startswith("SpMV")]
     lines = [
         f"| operation / peer | {' | '.join(f'{calls:,} products' for calls in CALLS)} |",
         "|---" * (len(CALLS) + 1) + "|",
     ]
-    lines += [
-        f"| {group} / {title} | {' | '.join(cell(runs, group, name, peer, calls) for calls in CALLS)} |"
-        for peer, title in peers.items()
-        for group in groups
+    for peer, title in peers.items():
+        for op in ("SpMV", "SpMM"):
+            some = [group for group in groups if group.startswith(op)]
+            for group in some:
+                cells = (cell(runs, group, name, peer, calls) for calls in CALLS)
+                lines.append(f"| {group} / {title} | {' | '.join(cells)} |")
+            if some and name == "ours":
+                cells = (target(op.lower(), peer, calls) for calls in CALLS)
+                lines.append(f"| target: {op} / {title} | {' | '.join(cells)} |")
+            if some and name == "ours" and op == "SpMV":
+                whole = (ratios_of(runs, some[0], name, peer, calls, overhead=True) for calls in CALLS)
+                cells = (f"{geometric_mean(ratios):.2f}" for ratios in whole)
+                lines.append(f"| {op} / {title}, import and loading included | {' | '.join(cells)} |")
+    return lines
+
+
+def tuning_cost(runs: Runs) -> list[str]:
+    """Return a table that says on how many matrices the total exceeds its bound by never tuning."""
+    groups = operations(runs)
+    lines = [
+        f"Matrices on which the total exceeds {MOST_OF_NEVER:.2f} times that with `TENSORWISE_AUTOTUNE=off` plus 1 ms at "
+        "some number of products (largest excess, as a multiple of this bound); target: 0.",
+        "",
+        f"| array | {' | '.join(groups)} |",
+        "|---" * (len(groups) + 1) + "|",
     ]
+    for name, title in (("ours", "`tw.asarray(A)`"), ("ours, frozen", "frozen")):
+        cells = []
+        for group in groups:
+            excess = excess_of({case: run for case, run in runs.items() if group_of(case)[1] == group}, name)
+            worst = [over for over, _ in excess.values()]
+            above = sum(over > 1 for over in worst)
+            cells.append(f"{above} of {len(worst)}{MISSED * (above > 0)} ({max(worst):.2f})")
+        lines.append(f"| {title} | {' | '.join(cells)} |")
     return lines
 
 
@@ -178,11 +228,12 @@ def written(page: str, results: Mapping[str, Path], name: Path = README) -> str:
             lines = [
                 extrapolated(runs),
                 "",
-                "Vectors, [frozen](arrays.md#change-values-or-freeze-them) arrays:",
+                "Vectors, [frozen](arrays.md#change-values-or-freeze-them) arrays (targets as above):",
                 "",
             ]
             lines += table(runs, "ours, frozen")
             page = with_part(page, part(f"speed of frozen arrays on {maker}", lines), name)
+            page = with_part(page, part(f"cost of tuning on {maker}", tuning_cost(runs)), name)
     if name == PAGE:
         page = with_part(page, part("whole programs", programs(PROGRAMS)), name)
     return page

@@ -128,11 +128,16 @@ def groups_of(runs: Mapping[str, Any]) -> list[str]:
 
 
 def ratios_of(
-    runs: Mapping[str, Mapping[str, Any]], group: str, name: str, peer: str, calls: int
+    runs: Mapping[str, Mapping[str, Any]],
+    group: str,
+    name: str,
+    peer: str,
+    calls: int,
+    overhead: bool = False,
 ) -> list[float]:
     """Return `ratio` of each matrix of a group on which both took part."""
     some = (run for case, run in runs.items() if group_of(case)[1] == group)
-    return [value for run in some if (value := ratio(run, name, peer, calls))]
+    return [value for run in some if (value := ratio(run, name, peer, calls, overhead))]
 
 
 def summarize(runs: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], bool]:
@@ -189,9 +194,9 @@ def compare(
     return text, mean <= goal and (limit is None or ratios[worst] <= limit)
 
 
-def never(cases: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, bool]:
-    """Return a line about what tuning costs beyond never tuning, at any number of calls."""
-    excess = {}
+def excess_of(cases: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, tuple[float, int]]:
+    """Return for each matrix the largest multiple of the bound by never tuning, and after how many calls."""
+    excess = dict[str, tuple[float, int]]()
     for case, run in cases.items():
         mine, other = Curve.of(run, name), Curve.of(run, "never tuned")
         if mine is None or other is None:
@@ -200,6 +205,12 @@ def never(cases: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, bool]
             allowed = MOST_OF_NEVER * other.totals(calls) + PLUS_S
             over = float(np.median(mine.totals(calls) / allowed))
             excess[case] = max(excess.get(case, (0.0, 0)), (over, calls))
+    return excess
+
+
+def never(cases: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, bool]:
+    """Return a line about what tuning costs beyond never tuning, at any number of calls."""
+    excess = excess_of(cases, name)
     if not excess:
         return "", True
     above = sum(over > 1 for over, _ in excess.values())

@@ -37,6 +37,14 @@ def _for_all_libraries(method: Callable[..., Any]) -> Callable[..., Any]:
     return multiply
 
 
+def _takes_all_libraries(cls: Class) -> Class:
+    """Let the products of a class, which are SciPy's, take arrays of other libraries as well."""
+    names = ("__matmul__", "__rmatmul__", *(("__mul__", "__rmul__") if issubclass(cls, sp.spmatrix) else ()))
+    for name in names:
+        setattr(cls, name, _for_all_libraries(getattr(cls, name)))
+    return cls
+
+
 def _is_frozen(array: Any) -> bool:
     """Whether ``array`` still has one of the arrays that `freeze` gave it."""
     known = array.__dict__.get("_tensorwise")
@@ -226,6 +234,7 @@ def _in_family(made: Any) -> Any:
     return asarray(made) if sp.issparse(made) else made
 
 
+@_takes_all_libraries
 class coo_array(_Family, sp.coo_array):  # noqa: N801
     """``scipy.sparse.coo_array``, which converts to the classes here; its products are SciPy's (decision 0117)."""
 
@@ -253,6 +262,7 @@ class bsr_array(_Tuned, _Family, sp.bsr_array):  # noqa: N801
     """
 
 
+@_takes_all_libraries
 class coo_matrix(_MatrixFamily, sp.coo_matrix):  # noqa: N801
     """``scipy.sparse.coo_matrix``, which converts to the classes here; its products are SciPy's."""
 

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tensorwise.toolchain.forks import LOADING
-from tensorwise.toolchain.threads import unbound
+from tensorwise.system import at_fork
+from tensorwise.toolchain.forks import LOADING, lock
+from tensorwise.toolchain.threads import most_threads, unbound
 
 LOWEST_PRIORITY: Final = 19
 LOOK_S: Final = 0.5
@@ -21,10 +22,32 @@ ENDING_S: Final = 2.0
 """Seconds that an interrupted child has to end its own children, before its parent kills it ..."""
 ORPHANED_S: Final = 20.0
 """... and before it kills itself, when the parent is gone: at its priority little takes long on a busy machine."""
+_SLOT: Final = lock()
+_started: Final[list["subprocess.Popen[bytes]"]] = []
+"""The child that works, if any."""
+at_fork(after_in_child=_started.clear)
 
 
-def start_child(module: str, *arguments: str, scratch: Path | None = None) -> "subprocess.Popen[bytes]":
-    """Start ``python -m module arguments`` with pipes to its stdin and from its stdout.
+def machine_is_busy() -> str | None:
+    """Return why nothing should begin in the background: the machine's load exceeds the CPUs that this process may use."""
+    try:
+        load, cpus = os.getloadavg()[0], most_threads()
+    except (OSError, AttributeError):  # Windows has none
+        return None
+    return f"the machine's load, {load:.2f}, exceeds the CPUs allowed, {cpus}" if load > cpus else None
+
+
+def child_is_running() -> bool:
+    """Whether a child process of this one works in the background: there is one at most."""
+    with _SLOT:
+        _started[:] = [child for child in _started if child.poll() is None]
+        return bool(_started)
+
+
+def start_child(
+    module: str, *arguments: str, scratch: Path | None = None
+) -> "subprocess.Popen[bytes] | None":
+    """Start ``python -m module arguments`` with pipes to its stdin and from its stdout; None: another one still works.
 
     The module calls `serve_parent` first: the child then ends soon after this process, however that ends.
 
@@ -41,9 +64,18 @@ def start_child(module: str, *arguments: str, scratch: Path | None = None) -> "s
     environment = {**child_environment(), "TENSORWISE_AUTOTUNE": "off"}
     if scratch is not None:
         environment["TMPDIR"] = str(scratch)
+    with _SLOT:
+        if child_is_running():
+            return None
+        child = _start([sys.executable, "-P", "-m", module, *arguments], environment)
+        _started.append(child)
+    return child
+
+
+def _start(command: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     with LOADING, unbound():
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("TENSORWISE_DEBUG") else subprocess.DEVNULL,

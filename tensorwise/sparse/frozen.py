@@ -14,11 +14,14 @@ import scipy.sparse as sp
 
 from tensorwise.errors import InputError, TensorwiseError
 from tensorwise.sparse.budget import SPENT_SHARE, needed_s
+from tensorwise.sparse.children import machine_is_busy
+from tensorwise.sparse.kernels import SLICED_KERNELS
+from tensorwise.sparse.library import library
 from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible
 from tensorwise.sparse.product import Product
 from tensorwise.sparse.products import Products, ProductTable
-from tensorwise.sparse.search import FormatSearch, machine_is_busy, search_is_running
-from tensorwise.sparse.slices import sliced_ways, slices_ns
+from tensorwise.sparse.search import FormatSearch, background_work
+from tensorwise.sparse.slices import WORTH_THREADS, sliced_ways, slices_ns, write_values
 from tensorwise.sparse.summary import waiting_text
 from tensorwise.sparse.trials import WayTrial
 from tensorwise.sparse.ways import ProductWay, way_packed
@@ -84,7 +87,7 @@ class FrozenArrays:
         key = product.gather, product.columns
         state = self._states.setdefault(key, _Search())
         if state.running is None:
-            if autotune() == "off":
+            if autotune() == "off" or is_reproducible():
                 return []
             if sliced := self._sliced(product, table, state):
                 return sliced
@@ -97,7 +100,7 @@ class FrozenArrays:
                 state.next_ns = max(state.next_ns, int(1e9 * needed / SPENT_SHARE))
                 if product.spent_ns < state.next_ns:
                     return []
-            if autotune() != "full" and (search_is_running() or machine_is_busy()):
+            if background_work() or (autotune() != "full" and machine_is_busy()):
                 return []
             state.next_ns = SEARCH_GROWTH * product.spent_ns
             state.writes = self._writes
@@ -122,6 +125,8 @@ class FrozenArrays:
             return []
         if product.spent_ns < slices_ns(self._memory.size, product.gather):
             return []
+        if library(False, SLICED_KERNELS) is None:  # a later call looks again
+            return []
         state.is_sliced = True
         threads, alone = allowed_threads(), product.current.threads == 1
         ways = sliced_ways(self.arrays, table.minor, product.gather, threads, alone)
@@ -142,7 +147,8 @@ class FrozenArrays:
     ) -> list[ProductWay]:
         """The packed products as ways: those that may be faster than the way in use, as many as there is memory for."""
         ways: list[ProductWay] = []
-        known, call_s = {way.name for way in product.ways}, product.time_call(product.current)
+        known = product.refused.union(way.name for way in product.ways)
+        call_s = product.time_call(product.current)
         for packed in found:
             if 0 < call_s < packed.expected_s:  # slices are faster; negative: the way in use may not run now
                 continue
@@ -178,9 +184,11 @@ class FrozenArrays:
             return f"a search of formats {done} ({time_text(state.cpu_s + state.running.cpu_s)} of CPU time so far)"
         if state.outcome:
             return f"a search of formats took {time_text(state.cpu_s)} of CPU time and {state.outcome}"
+        if is_reproducible():
+            return "no search of formats: equal bits are asked for"
         if waits := waiting_text(product.seconds, state.next_ns / 1e9):
             return waits
-        busy = "another search of this process is running" if search_is_running() else machine_is_busy()
+        busy = background_work() or machine_is_busy()
         return f"no search of formats yet: {busy or 'it begins at one of the next calls'}"
 
     @property
@@ -188,10 +196,15 @@ class FrozenArrays:
         """CPU seconds that searches took in child processes."""
         return sum(state.cpu_s for state in self._states.values())
 
-    def write(self, values: np.ndarray) -> None:
-        """Replace the values."""
+    def write(self, values: np.ndarray, product: Product | None = None) -> None:
+        """Replace the values; where there is a product of them, on the threads that it may use."""
         self._writes += 1
-        np.copyto(self._memory, values, casting="same_kind")
+        memory, is_large = self._memory, values.size > WORTH_THREADS
+        is_plain = values.flags.c_contiguous and values.dtype == memory.dtype
+        if product is not None and is_large and is_plain and not np.may_share_memory(values, memory):
+            write_values(product.library.driver, values, memory)
+        else:
+            np.copyto(memory, values, casting="same_kind")
 
 
 def _record(packed: Sequence[ProductWay], in_place_ns: float) -> None:
@@ -262,7 +275,8 @@ def update(matrix: Any, values: Any) -> None:
     if table is not None and frozen is not None:
         with table.lock:
             packed = [(one, one.set_packed_aside()) for one in list(table.products.values())]
-            frozen.write(given)  # whatever interrupts us, products are right: what is packed is set aside
+            # whatever interrupts us, products are right: what is packed is set aside
+            frozen.write(given, packed[0][0] if packed else None)
             for product, way in packed:
                 if way is not None:
                     way.refresh(matrix.data)

@@ -21,6 +21,7 @@ from tensorwise.program.workload import Workload, workload
 from tensorwise.runtime.launched import cuda_text
 from tensorwise.space.cuda import cuda_space
 from tensorwise.sparse.limits import autotune, is_reproducible
+from tensorwise.sparse.products import MOST_PRODUCTS
 from tensorwise.sparse.summary import ProductTuning, Tuning
 from tensorwise.sparse.trials import GROWTH, TriedWay, WayTrial
 from tensorwise.tensor.convert import entries_from
@@ -35,8 +36,6 @@ ALIGNMENT: Final = 16
 """Bytes to which operands are aligned that programs load in vectors."""
 CLOSE: Final = 1 << 10
 """Largest difference of the first results of two ways, in units of the rounding error of the largest element."""
-MOST_PRODUCTS: Final = 16
-"""Products kept for a matrix, one for each number of columns. Those made longest ago go first."""
 
 
 class GpuTimer(Protocol):

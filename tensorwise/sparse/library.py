@@ -136,7 +136,7 @@ class _Finder:
         self.found: Library | None = None
         self._next_look_s = 0.0
         self._child: subprocess.Popen[bytes] | None = None
-        self._given_up = False
+        self._looked_elsewhere = self._given_up = False
 
     def find(self, wait: bool) -> Library | None:
         """Return the library; None: it is being made (``wait``: never, it is made now), or cannot be."""
@@ -149,7 +149,8 @@ class _Finder:
             if self.found is None and not self._given_up:
                 if wait:
                     self._make()
-                if self._child is None:  # once
+                if not self._looked_elsewhere:
+                    self._looked_elsewhere = True
                     self._look_elsewhere()
                 if not wait:
                     self._begin()
@@ -185,7 +186,10 @@ class _Finder:
             self.look()
 
     def _begin(self) -> None:
-        """Start a child that makes the library, once a process; if it ends without one, nobody tries again."""
+        """Start a child that makes the library, once a process; if it ends without one, nobody tries again.
+
+        As long as another child works none is started, and a later call looks again.
+        """
         if self._child is not None:
             self._given_up = self._child.poll() is not None
         elif os.environ.get("TENSORWISE_AUTOTUNE", "").strip() == "off":
@@ -195,7 +199,7 @@ class _Finder:
                 self._child = start_child("tensorwise.sparse.prepare", BACKGROUND, self._family.name)
             except OSError:
                 self._given_up = True
-            else:
+            if self._child is not None:
                 at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:

@@ -64,6 +64,7 @@ def quick_methods(
         methods["transpose"] = _quick_transpose(cls.transpose, turned)
     if issubclass(cls, sp.spmatrix):
         methods["__mul__"] = _quick_product(around(cls.__mul__))
+        methods["__rmul__"] = around(cls.__rmul__)
     for name, method in methods.items():
         method.__name__, method.__qualname__ = name, f"{cls.__name__}.{name}"
         method.__doc__ = getattr(cls, name).__doc__

@@ -5,21 +5,24 @@ bounds what that costs.
 """
 
 import contextlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 import numpy as np
 
+from tensorwise.sparse.agreement import agree
 from tensorwise.sparse.kernels import shape_for
 from tensorwise.sparse.library import Library
 from tensorwise.sparse.limits import allowed_threads, autotune, is_reproducible, solver_call
-from tensorwise.sparse.trials import FIRST_CALLS, FIRST_NS, GROWTH, WayTrial
+from tensorwise.sparse.trials import CLEARLY_SLOWER, FIRST_CALLS, FIRST_NS, GROWTH, WayTrial
 from tensorwise.sparse.ways import CHANGED, ProductWay, way_in_place
 from tensorwise.toolchain.forks import lock
 
 if TYPE_CHECKING:
     from tensorwise.sparse.products import ProductTable
 
+_log = logging.getLogger(__name__)
 ELEMENTS: Final = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 INDICES: Final = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 THREADS_NS: Final = 30_000
@@ -37,7 +40,7 @@ class Forms(Protocol):
     def search_s(self) -> float:
         """CPU seconds that searches took in child processes."""
 
-    def write(self, values: np.ndarray) -> None:
+    def write(self, values: np.ndarray, product: "Product | None" = None) -> None:
         """Replace the values."""
 
     def look(self, product: "Product", table: "ProductTable") -> "list[ProductWay] | None":
@@ -58,11 +61,13 @@ class Product:
         x_shape: of operands that the quick way takes; None while ways are tried.
         address: of the way in use.
         left_ns: nanoseconds of calls until the next `review`.
+        refused: names of packed ways that gave another product.
         ways: those that are known; the first runs on one thread and serves where no other may.
     """
 
     __slots__ = (
         "_asks_soon",
+        "_is_retired",
         "_next_trial_ns",
         "_slice_ns",
         "_table",
@@ -79,6 +84,7 @@ class Product:
         "library",
         "multiply",
         "out_shape",
+        "refused",
         "shape_given",
         "spent_ns",
         "ways",
@@ -107,7 +113,7 @@ class Product:
         long, short = (minor, *width), (lines, *width)
         self.shape_given, self.out_shape = (long, short) if gather else (short, long)
         self._trial: WayTrial[ProductWay] | None = None
-        self._asks_soon = False
+        self._asks_soon = self._is_retired = False
         self.library, self._table = found, table
         one_ns = self.data.size * (columns or 1) * ENTRY_NS + (lines + minor) * LINE_NS
         tries = autotune() != "off"
@@ -116,6 +122,7 @@ class Product:
             self._use_threads()
         self.current = self.ways[-1]
         self.spent_ns = 0
+        self.refused: frozenset[str] = frozenset()
         self._next_trial_ns = max(FIRST_NS, int(FIRST_CALLS * one_ns)) if tries else 1 << 62
         self._go_on()
 
@@ -157,8 +164,10 @@ class Product:
         if took < 0:
             return took != CHANGED and self._by_one_thread(way, x, out)
         if trial is not None:
-            trial.note(way, took)
-            return True
+            if way.is_verified:
+                trial.note(way, took)
+                return True
+            return self._verified(way, x, out)
         self.left_ns -= took
         if self.left_ns < 0:
             self.review()
@@ -170,10 +179,39 @@ class Product:
             trial.drop(way)
         return self.multiply(self.ways[0].address, id(x), id(out)) >= 0
 
+    def _verified(self, way: ProductWay, x: np.ndarray, out: np.ndarray) -> bool:
+        """Compare the first result of ``way``, which is in ``out``, with the one in place; keep it where they agree."""
+        made = out.copy()
+        if self.multiply(self.ways[0].address, id(x), id(out)) < 0:
+            return False
+        arrays, extents = (self.data, self.indices, self.indptr), self._table.extents
+        try:
+            told = agree(arrays, extents, self.gather, x, made, out)
+        except (MemoryError, ValueError):
+            told = None
+        if told:
+            way.is_verified = True
+            np.copyto(out, made)  # a solver's call keeps its way
+            return True
+        if told is False:
+            _log.warning("%s gave another product than the matrix in place, and is not used", way.name)
+            with self._lock:
+                self.refused |= {way.name}
+                self.ways = [one for one in self.ways if one is not way]
+        if (trial := self._trial) is not None:
+            trial.drop(way)
+        return True
+
     def time_call(self, way: ProductWay) -> float:
-        """Seconds that a call takes now, the shorter of two."""
+        """Seconds that a call takes now: the shortest of two or more, until the way has settled; below 0: it may not run."""
         given, out = np.zeros(self.shape_given, self.dtype), np.empty(self.out_shape, self.dtype)
-        return min(self.multiply(way.address, id(given), id(out)) for _ in range(2)) / 1e9
+        shortest, spent, calls = 1 << 62, 0, 0
+        while calls < 2 or spent < way.settle_ns:
+            took = self.multiply(way.address, id(given), id(out))
+            if took < 0:
+                return took / 1e9
+            shortest, spent, calls = min(shortest, took), spent + max(took, 1), calls + 1
+        return shortest / 1e9
 
     @property
     def in_place(self) -> ProductWay:
@@ -196,16 +234,26 @@ class Product:
                 self._next_trial_ns = GROWTH * self.spent_ns
                 self._use_threads()
                 others = [way for way in self.ways if way is not self.current]
-            if others and not is_reproducible():
-                for way in others:
-                    if way.is_stale:
-                        way.refresh(self.data)
+            if is_reproducible():
+                others = []
+            for way in others:
+                if way.is_stale:
+                    way.refresh(self.data)
+            solver = solver_call() if others else None
+            if solver is not None and not all(way.same_bits for way in (self.current, *others)):
+                others = self._short(others)
+            if others:
                 self.x_shape = None  # calls come through `run`, which knows the trial
-                self._trial = WayTrial(self.current, others, solver_call())
+                self._trial = WayTrial(self.current, others, solver)
             else:
                 self._go_on()
         finally:
             self._lock.release()
+
+    def _short(self, others: list[ProductWay]) -> list[ProductWay]:
+        """The ways whose calls are not clearly slower: a solver's call that begins with another one also ends with it."""
+        most_s = CLEARLY_SLOWER * self.time_call(self.current)
+        return [way for way in others if 0 <= self.time_call(way) < most_s]
 
     def _packed(self) -> list[ProductWay]:
         """Ways over packed forms that were found since the last review."""
@@ -233,6 +281,11 @@ class Product:
             self.current = way
             self._go_on()
 
+    def retire(self) -> None:
+        """Take no more calls: the matrix forgets this product, and does not give it new values."""
+        with self._lock:
+            self._is_retired, self.x_shape, self._trial = True, None, None
+
     def _end_trial(self, trial: WayTrial[ProductWay]) -> None:
         with self._lock:
             if self._trial is trial:
@@ -247,7 +300,8 @@ class Product:
         """Let calls take the quick way, until a share of what was spent is spent again."""
         until_trial_ns = min(self._next_trial_ns - self.spent_ns, self.spent_ns)
         self._slice_ns = self.left_ns = SOON_NS if self._asks_soon else max(FIRST_NS, until_trial_ns)
-        self.address, self.x_shape = self.current.address, self.shape_given
+        self.address = self.current.address
+        self.x_shape = None if self._is_retired else self.shape_given
 
 
 NO_PRODUCT: Final = Product(None, None, True, None)

@@ -20,8 +20,12 @@ from tensorwise.toolchain.forks import lock
 
 MAKING_NS: Final = 20_000
 """Nanoseconds that making a product costs, measured. Under a patch SciPy computes until it has taken as long."""
-MOST_PRODUCTS: Final = 16
-"""Products kept for a matrix: operations times numbers of columns. Those made longest ago go first."""
+MOST_PRODUCTS: Final = 64
+"""Products with several columns that are kept for a matrix: operations times numbers of columns."""
+MOST_SCATTERS: Final = 16
+"""As many of them scatter: they may hold outputs for each thread."""
+ARRAYS: Final = (np.ndarray, np.memmap)
+"""Classes of arrays that kernels read; joblib hands large ones to its processes as files mapped into memory."""
 
 Multiply = Callable[[Any, np.ndarray], np.ndarray]
 """SciPy's own method: of a matrix and an operand."""
@@ -91,7 +95,7 @@ class ProductTable:
         data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
         in_blocks = matrix.format == "bsr"
         for array in (data, indices, indptr):
-            if type(array) is not np.ndarray or not (array.flags.c_contiguous and array.flags.aligned):
+            if type(array) not in ARRAYS or not (array.flags.c_contiguous and array.flags.aligned):
                 return None
         if data.ndim != (3 if in_blocks else 1) or not (indices.ndim == indptr.ndim == 1):
             return None
@@ -134,10 +138,23 @@ class ProductTable:
                 known = self.products.get(key)
                 if known is None:
                     known = Product(found, self, gather, columns, same_bits)
-                    while len(self.products) >= MOST_PRODUCTS:
-                        self.products.pop(next(iter(self.products)))
+                    if columns is not None:
+                        self._make_room(gather)
                     self.products[key] = known
         return known
+
+    def _make_room(self, gather: bool) -> None:
+        """Forget products with several columns that were made long ago, those without packed forms first."""
+        most = MOST_PRODUCTS if gather else MOST_SCATTERS
+        wide = {
+            key: one
+            for key, one in self.products.items()
+            if key[1] is not None and (gather or not one.gather)
+        }
+        while len(wide) >= most:
+            key = min(wide, key=lambda key: any(way.is_packed for way in wide[key].ways))
+            self.products.pop(key).retire()
+            del wide[key]
 
     @property
     def nbytes_held(self) -> int:

@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tensorwise.errors import TensorwiseError
-from tensorwise.sparse.children import end_child, process_seconds, start_child
+from tensorwise.sparse.children import (
+    child_is_running,
+    end_child,
+    machine_is_busy,
+    process_seconds,
+    start_child,
+)
 from tensorwise.sparse.limits import autotune
 from tensorwise.system import at_fork
 from tensorwise.toolchain.forks import lock
 from tensorwise.toolchain.scratch import scratch_prefix, sweep
-from tensorwise.toolchain.threads import most_threads
 
 if TYPE_CHECKING:
     from tensorwise.sparse.packed import PackedProduct
@@ -30,22 +35,16 @@ COPIES: Final = 4
 """Copies of the arrays for which shared memory must have room: ours, and those of the processes that measure."""
 MOST_COPIES: Final = 8
 """Copies of the arrays for which memory must be free: the processes that measure pack and verify as well."""
+COMPILING: Final = "a child process compiles kernels"
 _ONE_AT_A_TIME: Final = lock()
 _running: "FormatSearch | None" = None
 
 
-def machine_is_busy() -> str | None:
-    """Return why nothing should be searched now: the machine's load exceeds the CPUs that this process may use."""
-    try:
-        load, cpus = os.getloadavg()[0], most_threads()
-    except (OSError, AttributeError):  # Windows has none
-        return None
-    return f"the machine's load, {load:.2f}, exceeds the CPUs allowed, {cpus}" if load > cpus else None
-
-
-def search_is_running() -> bool:
-    """Whether a search of this process is running: another one would be declined."""
-    return _running is not None
+def background_work() -> str | None:
+    """Return what this process does in the background, because of which a search would be declined; None: nothing."""
+    if _running is not None:
+        return "another search of this process is running"
+    return COMPILING if child_is_running() else None
 
 
 @final
@@ -91,8 +90,8 @@ class FormatSearch:
         if autotune() != "full" and (busy := machine_is_busy()):
             return busy
         with _ONE_AT_A_TIME:
-            if _running is not None:
-                return "another search of this process is running"
+            if work := background_work():
+                return work
             _running = self
         try:
             _prepare_exit()
@@ -176,6 +175,8 @@ class FormatSearch:
             if self._stopped.is_set():
                 return {}
             child = self._child = start_child("tensorwise.sparse.searching", str(folder), scratch=folder)
+        if child is None:
+            return {"note": COMPILING}
         try:
             assert child.stdout is not None
             line = child.stdout.readline()

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from tensorwise.sparse.kernels import SLICED_KERNELS, SLICES, KernelShape, schedule_of
 from tensorwise.sparse.library import KernelLayout, Library, library
+from tensorwise.sparse.limits import allowed_threads
 from tensorwise.sparse.product import ELEMENTS
 from tensorwise.sparse.table import IN_PLACE
 from tensorwise.sparse.ways import PARTS_PER_THREAD, ProductWay, part_bounds, way_packed
@@ -28,6 +29,8 @@ MOST_PADDED: Final = 2.0
 """Slots at most, as a multiple of the entries."""
 MOST_OWN: Final = 1.2
 """Rows keep their order where that takes at most so many slots, as a multiple of those in order of their lengths."""
+WORTH_THREADS: Final = 30_000
+"""Values that one thread writes before another would have woken."""
 LARGEST: Final = 2**31 - 1
 """Entries, rows and columns at most."""
 
@@ -82,8 +85,8 @@ class SlicedProduct:
             ValueError: slices would be mostly padding.
             MemoryError: they do not fit into memory.
         """
-        self._driver, self.threads, self._lines = found.driver, threads, lines
-        indptr, indices, _ = lines
+        indptr, indices, numbers = lines
+        self._driver, self.threads, self._lines = found.driver, threads, (indptr, numbers)
         self._rows, self._wide = len(indptr) - 1, int(indptr.dtype.itemsize == 8)
         own, ordered = self._cut("own"), self._cut("ordered")
         order, slots = ("own", own[2]) if 0 < own[2] <= MOST_OWN * ordered[2] else ("ordered", ordered[2])
@@ -102,7 +105,11 @@ class SlicedProduct:
             self._driver, threads, indptr.ctypes.data, indices.ctypes.data, self._wide, self._rows, self._height,
             *self._cuts, self._columns.itemsize, self._columns.ctypes.data,
         )  # fmt: skip
-        self.update(values)
+        IN_PLACE.function("slice_values")(
+            *self._filling, values.ctypes.data, values.itemsize, self._values.ctypes.data
+        )
+        self._numbers: list[np.ndarray] = []
+        """Of each slot the number of its value, from 1; 0 is padding. Made at the first update, shared by copies."""
         self._is_owner = True
         self.single_call = self._call(found, layout, extent)
 
@@ -148,24 +155,47 @@ class SlicedProduct:
         )
         return SlicedCall(layout.address, pointers, sizes, (places["B_values"], places["out"]))
 
+    @property
+    def _filling(self) -> tuple[Any, ...]:
+        """First arguments of routines that fill slots with what belongs to an entry's value."""
+        indptr, numbers = self._lines
+        rows = indptr.ctypes.data, self._wide, self._rows, self._height
+        return (self._driver, self.threads, *rows, *self._cuts, _address(numbers))
+
     def update(self, values: np.ndarray) -> None:
-        """Take new values, in the order of the matrix's own."""
-        indptr, _, numbers = self._lines
-        IN_PLACE.function("slice_values")(
-            self._driver, self.threads, indptr.ctypes.data, self._wide, self._rows, self._height, *self._cuts,
-            _address(numbers), values.ctypes.data, values.itemsize, self._values.ctypes.data,
-        )  # fmt: skip
+        """Take new values, in the order of the matrix's own. The first time it numbers the slots."""
+        if not self._numbers:
+            numbers = np.empty(len(self._values), np.int32)
+            IN_PLACE.function("slice_numbers")(*self._filling, numbers.ctypes.data)
+            self._numbers.append(numbers)
+        write_values(self._driver, values, self._values, self._numbers[0])
 
     @property
     def nbytes(self) -> int:
         """Bytes held besides the matrix's own arrays; what products share counts once."""
         if not self._is_owner:
             return 0
-        indptr, _, numbers = self._lines
+        indptr, numbers = self._lines
         held = [self._positions, self._columns, self._values, self._bounds]
         held += [] if self._order is None else [self._order]
-        held += [] if numbers is None else [indptr, numbers]
+        held += self._numbers + ([] if numbers is None else [indptr, numbers])
         return sum(array.nbytes for array in held)
+
+
+def write_values(driver: int, values: np.ndarray, out: np.ndarray, numbers: np.ndarray | None = None) -> None:
+    """Write values into ``out``, to each place the one of its number, from 1, or 0; many on all threads that are allowed.
+
+    Args:
+        driver: of the library of kernels.
+        values: C-contiguous, of the type of ``out``.
+        out: C-contiguous.
+        numbers: int32, as many as ``out`` has places; None: values are written as they are given.
+    """
+    threads = 1 if out.size <= WORTH_THREADS else allowed_threads()
+    IN_PLACE.function("slice_update")(
+        *(driver, threads, out.size, _address(numbers)),
+        *(values.ctypes.data, values.itemsize, out.ctypes.data),
+    )
 
 
 def _address(array: np.ndarray | None) -> int | None:

@@ -28,6 +28,11 @@ IN_PLACE: Final = Routines(
             None,
             (SIZE, SIZE, POINTER, SIZE, SIZE, SIZE, POINTER, POINTER, POINTER, POINTER, SIZE, POINTER),
         ),
+        "slice_numbers": (
+            None,
+            (SIZE, SIZE, POINTER, SIZE, SIZE, SIZE, POINTER, POINTER, POINTER, POINTER),
+        ),
+        "slice_update": (None, (SIZE, SIZE, SIZE, POINTER, POINTER, SIZE, POINTER)),
     },
     Path(__file__).with_name("in_place.c"),
     Path(__file__).with_name("slices.c"),

@@ -34,6 +34,7 @@ class ProductWay(TriedWay):
         took_ns: nanoseconds of the calls of the best turn of the last trial.
         threads: how many it runs on.
         packed: the ``PackedProduct`` behind it; None where it runs in place.
+        is_verified: whether its result was compared with that of the way in use; what runs in place need not be.
         is_stale: whether what it has packed is of older values than the matrix's.
     """
 
@@ -49,6 +50,7 @@ class ProductWay(TriedWay):
         self.took_ns: list[int] = []
         self._keep: Sequence[Any] = ()
         self.packed = packed
+        self.is_verified = packed is None
         self.is_stale = False
         self.address = 0
 

@@ -365,6 +365,10 @@ def test_slices(machine: Emulated, minor: int, element: str) -> None:
     given = indptr.ctypes.data, 0, rows, 4, *where
     to = dtype.itemsize, values.ctypes.data
     machine.call("tw_slice_values", driver, THREADS, *given, 0, data.ctypes.data, *to)
+    numbers = machine.array(np.zeros(values.size, np.int32))
+    machine.call("tw_slice_numbers", driver, THREADS, *given, 0, numbers.ctypes.data)
+    values[:] = np.nan
+    machine.call("tw_slice_update", driver, THREADS, values.size, numbers.ctypes.data, data.ctypes.data, *to)
     for mine, one in zip(packed.values(), (host._order, host._positions, host._columns, host._values)):
         np.testing.assert_array_equal(mine, one)
     x, out = (

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from benchmarks.corpus import ROOT, Item, bytes_digest
-from benchmarks.everyday import gpu, judging
+from benchmarks.everyday import bars, gpu, judging
 from benchmarks.everyday.draw import curves, picture_of
 from benchmarks.everyday.homes import Homes, variables
 from benchmarks.everyday.judging import CALLS, MARKS, READINGS, call_seconds, ratio, seconds_at, summarize
@@ -242,6 +242,20 @@ def test_the_committed_picture_is_of_the_committed_results_and_on_the_page(name:
 def test_every_target_is_of_a_number_of_calls_that_is_read() -> None:
     assert set(CALLS) <= set(MARKS)
     assert all(tuple(targets) == CALLS for targets in judging.TARGETS.values())
+
+
+def test_tables_mark_what_misses_its_target() -> None:
+    fast, slow = (run(ours=line(call_s), scipy=line(1.0)) for call_s in (0.3, 1.2))
+    assert bars.cell({"a 0 float64": fast}, "SpMV, float64", "ours", "scipy", 100) == "0.30 (0.30; 0 %)"
+    both = {"a 0 float64": fast, "b 0 float64": slow}
+    assert bars.cell(both, "SpMV, float64", "ours", "scipy", 10) == "0.60 (1.20 ✗; 50 %)"
+    assert bars.cell(both, "SpMV, float64", "ours", "scipy", 1000) == "0.60 ✗ (1.20 ✗; 50 %)"
+    assert bars.target("spmv", "scipy", 1000) == "0.42 (0.90)"
+    assert bars.target("spmm", "mkl", 1000) == "0.45"
+    costly = run(ours=line(1e-3, before_s=2e-3), never_tuned=line(1e-3), **{"ours,_frozen": line(1e-3)})
+    (row, frozen) = bars.tuning_cost({"a 0 float64": costly})[-2:]
+    assert "1 of 1 ✗" in row
+    assert frozen.startswith("| frozen | 0 of 1 (")
 
 
 # -- on a GPU ------------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 import copy
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -297,6 +298,39 @@ def test_compiled_code_agrees_forward_and_backward(dynamic: bool) -> None:
         found = torch.autograd.grad(compiled(x).square().sum(), [x, *model.parameters()])
         for one, other in zip(found, wanted, strict=True):
             torch.testing.assert_close(one, other)
+
+
+@pytest.fixture
+def inductor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A backend that counts the graphs it compiles. Skips where inductor compiles nothing, as without a C++ compiler.
+
+    Graphs are not taken from torch's cache, whose keys do not contain the shapes and strides that our operators declare.
+    """
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    monkeypatch.setattr("torch._inductor.config.fx_graph_cache", False)
+    monkeypatch.setattr("torch._functorch.config.enable_autograd_cache", False)
+    torch._dynamo.reset()
+    try:
+        torch.compile(torch.relu, backend="inductor")(torch.ones(2))
+    except Exception as error:  # of many kinds: no compiler, no header files, ...
+        pytest.skip(f"inductor cannot compile here: {error}")
+    yield CompileCounterWithBackend("inductor")
+    torch._dynamo.reset()
+
+
+def test_inductor_compiles_a_layer_forward_and_backward(inductor: Any) -> None:
+    """Takes up to a minute where torch's cache is empty: torch compiles its checks of the compiler first."""
+    layer = SparseLinear(drawn_weight(), bias=True)
+    compiled = torch.compile(layer, fullgraph=True, backend=inductor, dynamic=False)
+    x = drawn(3, IN).requires_grad_()
+    y, wanted = compiled(x), layer(x)
+    torch.testing.assert_close(y, wanted)
+    given = [x, *layer.parameters()]
+    found = torch.autograd.grad(y.square().sum(), given)
+    for one, other in zip(found, torch.autograd.grad(wanted.square().sum(), given), strict=True):
+        torch.testing.assert_close(one, other)
+    assert inductor.frame_count == 1
 
 
 def test_exported_programs_run(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import tensorwise.sparse as ts
 from tensorwise.errors import InputError
 from tensorwise.sparse import frozen as frozen_arrays
 from tensorwise.sparse import products
+from tensorwise.sparse.limits import reproducible
 from tensorwise.sparse.summary import ProductTuning
 from tensorwise.sparse.ways import ProductWay
 
@@ -141,7 +142,9 @@ def test_only_forms_that_may_be_faster_are_tried(monkeypatch, call_s, tried):
     arrays = frozen_arrays.FrozenArrays(np.ones(1), np.zeros(1, np.int32), np.array([0, 1], np.int32))
     way, found = ProductWay("packed", 1, False), SimpleNamespace(expected_s=1e-5)
     monkeypatch.setattr(frozen_arrays, "way_packed", lambda *_: way)
-    product = SimpleNamespace(ways=[], current=way, library=None, time_call=lambda way: call_s)
+    product = SimpleNamespace(
+        ways=[], current=way, library=None, refused=frozenset(), time_call=lambda way: call_s
+    )
     table = SimpleNamespace(data=np.ones(1), products={})
     assert arrays._ways([found], product, table) == ([way] if tried else [])
 
@@ -273,3 +276,25 @@ def test_who_computes_and_how_to_get_our_kernels_is_said():
 def test_times_are_in_units_that_suit_them():
     told = ProductTuning("A @ x", "in place, 1 thread", 2.5, {"in place, 1 thread": 0.0123, "other": None})
     assert str(told) == "A @ x: in place, 1 thread; 2.50 s in calls; tried: in place, 1 thread 12.3 ms"
+
+
+def test_nothing_is_searched_where_equal_bits_are_asked_for(monkeypatch):
+    monkeypatch.setattr(frozen_arrays, "SEARCH_NS", 0)
+    monkeypatch.setattr(frozen_arrays, "needed_s", lambda *_: 0.0)
+    monkeypatch.setattr(frozen_arrays, "background_work", lambda: None)
+    monkeypatch.setattr(frozen_arrays, "machine_is_busy", lambda: None)
+    begun = []
+    monkeypatch.setattr(
+        frozen_arrays.FrozenArrays, "_begin", lambda *_: begun.append(1) or SimpleNamespace(poll=lambda: None)
+    )
+    frozen = ts.csr_array(sp.random_array((30, 30), density=0.1, rng=np.random.default_rng(0))).freeze()
+    frozen @ np.ones(30)
+    table = frozen.__dict__["_tensorwise"].table
+    (product,) = table.products.values()
+    with reproducible():
+        assert table.frozen.look(product, table) == []
+        assert "equal bits are asked for" in str(frozen.tuning)
+    assert not begun
+    monkeypatch.setattr(frozen_arrays, "sliced_ways", lambda *_: [])
+    assert table.frozen.look(product, table) is None
+    assert begun

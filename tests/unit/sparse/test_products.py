@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tensorwise.sparse as ts
 from tensorwise.errors import InputError
 from tensorwise.sparse import products
+from tensorwise.sparse.products import MOST_PRODUCTS, MOST_SCATTERS
 
 CLASSES = (ts.csr_array, ts.csc_array, ts.csr_matrix, ts.csc_matrix)
 CALLS = 4
@@ -338,3 +339,48 @@ def test_types_without_kernels_are_scipys(dtype, pair):
             made, expected = ours @ operand, theirs @ operand
             assert made.dtype == expected.dtype
             np.testing.assert_array_equal(made, expected)
+
+
+def test_many_numbers_of_columns_in_turn_are_all_kept():
+    matrix = ts.csr_array(sp.random_array((50, 40), density=0.1, rng=np.random.default_rng(0)))
+    rng = np.random.default_rng(1)
+    for _ in range(2):
+        for columns in range(2, 40):
+            matrix @ rng.standard_normal((40, columns))
+    table = matrix.__dict__["_tensorwise"].table
+    known = dict(table.products)
+    assert len(known) == 38
+    matrix @ rng.standard_normal((40, 7))
+    assert table.products == known, "nothing is made anew"
+    for columns in range(40, 200):
+        matrix @ rng.standard_normal((40, columns))
+    matrix @ np.ones(40)
+    assert len(table.products) == MOST_PRODUCTS + 1, "those with a vector stay"
+
+
+def test_products_that_scatter_are_fewer():
+    """They may hold outputs for each thread."""
+    matrix = ts.csc_array(sp.random_array((400, 400), density=0.05, rng=np.random.default_rng(0)))
+    for columns in range(1, 40):
+        matrix @ np.ones((400, columns))
+        np.ones((columns, 400)) @ matrix
+    kept = list(matrix.__dict__["_tensorwise"].table.products)
+    assert sum(not gather for gather, columns in kept if columns) == MOST_SCATTERS
+    assert sum(gather for gather, columns in kept if columns) == 38
+
+
+def test_a_product_that_is_forgotten_takes_no_more_calls():
+    """It would not learn of new values."""
+    frozen = ts.csr_array(sp.random_array((50, 40), density=0.1, rng=np.random.default_rng(0))).freeze()
+    mine, x = frozen.T, np.ones((50, 2))
+    first = mine @ x
+    forgotten = mine.__dict__["_tensorwise"].last
+    assert forgotten.x_shape == x.shape
+    mine.dot(np.ones((50, 2)))
+    for columns in range(3, 3 + MOST_SCATTERS):
+        frozen.T @ np.ones((50, columns))
+    assert forgotten.x_shape is None
+    forgotten.go_on_with(forgotten.current)
+    assert forgotten.x_shape is None
+    frozen.update(2 * frozen.data)
+    np.testing.assert_allclose(mine @ x, 2 * first, rtol=1e-14)

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,13 +15,18 @@ import scipy.sparse as sp
 
 from tensorwise.device.cpu import CpuDevice
 from tensorwise.space.portfolio import portfolio
+from tensorwise.sparse import children
+from tensorwise.sparse import library as libraries
 from tensorwise.sparse import search as searches
 from tensorwise.sparse.given import GivenArrays
+from tensorwise.sparse.kernels import COMPRESSED_KERNELS
 from tensorwise.sparse.outcomes import BETTER, outcome_facts, record_of, record_outcome
 from tensorwise.sparse.search import FormatSearch
 from tensorwise.store.store import Store
 
 LIMIT_S = 120.0
+OTHER = SimpleNamespace(poll=lambda: None)
+"""A child process that works."""
 
 
 @pytest.fixture(autouse=True)
@@ -181,6 +187,45 @@ def test_no_search_while_the_machine_is_busy_or_another_one_runs(monkeypatch):
     assert "load" in third.note
     assert third.cpu_s == 0
     third.stop()
+
+
+def test_one_child_at_most_works_in_the_background(monkeypatch):
+    """It searches or compiles kernels; the other waits."""
+    started = []
+    finder = libraries._Finder(COMPRESSED_KERNELS)
+    monkeypatch.setattr(finder, "look", lambda: None)
+    monkeypatch.setattr(finder, "_look_elsewhere", lambda: started.append("elsewhere"))
+    monkeypatch.setattr(libraries, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(
+        children, "_start", lambda *given: started.append("child") or SimpleNamespace(poll=lambda: 0)
+    )
+    children._started.append(OTHER)
+    try:
+        for _ in range(2):
+            assert finder.find(wait=False) is None
+        assert started == ["elsewhere"], "once, and no child"
+        search = FormatSearch(a_matrix(), "spmv", None, 1, 1e-4, 10.0)
+        assert (search.poll(), search.note) == ([], searches.COMPILING)
+        monkeypatch.setattr(searches, "background_work", lambda: None)
+        search = FormatSearch(a_matrix(), "spmv", None, 1, 1e-4, 10.0)
+        assert (finished(search), search.note) == ([], searches.COMPILING), "it began in between"
+    finally:
+        children._started.clear()
+    for _ in range(3):
+        assert finder.find(wait=False) is None
+    assert started == ["elsewhere", "child"], "once"
+
+
+def test_a_forked_process_has_no_child_of_its_parents():
+    children._started.append(OTHER)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(int(children.child_is_running()))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert children.child_is_running()
+    finally:
+        children._started.clear()
 
 
 @pytest.mark.parametrize("matrix", [

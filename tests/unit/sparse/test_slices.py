@@ -8,12 +8,14 @@ import tensorwise.sparse as ts
 from tensorwise.lower.program import program_for
 from tensorwise.runtime.packed import packed_parts
 from tensorwise.sparse import frozen as frozen_arrays
+from tensorwise.sparse import product as product_module
 from tensorwise.sparse import slices, trials, ways
 from tensorwise.sparse.given import GivenArrays
 from tensorwise.sparse.kernels import SLICED_KERNELS
 from tensorwise.sparse.library import library
 from tensorwise.sparse.limits import reproducible
 from tensorwise.sparse.slices import sliced_ways, slices_ns
+from tensorwise.sparse.table import IN_PLACE
 
 
 def whole(lengths, minor, dtype=np.float64, index=np.int32, seed=0):
@@ -69,7 +71,7 @@ def test_products_and_new_values_are_exact(monkeypatch, name, gather, dtype, ind
     matrix = sp.csr_array((values, *arrays[1:]), shape=(lines, minor))
     matrix = matrix if gather else matrix.T
     np.testing.assert_array_equal(multiplied(way, x, matrix.shape[0]), matrix @ x)
-    held = way.packed._columns.nbytes + way.packed._values.nbytes
+    held = way.packed._columns.nbytes + way.packed._values.nbytes + 4 * len(way.packed._values)
     assert held < way.nbytes < held + 8 * (3 * lines + 2 * minor + len(values)) + 500
 
 
@@ -130,11 +132,16 @@ def test_there_are_none_without_their_kernels(monkeypatch):
     assert sliced_way(arrays, 9, True, 2) is None
 
 
-def a_frozen_array(monkeypatch, cls=ts.csr_array):
-    """One whose trials begin early and end after few calls."""
+def try_early(monkeypatch):
+    """Let trials begin early and end after few calls."""
     monkeypatch.setattr(frozen_arrays, "slices_ns", lambda entries, gather: 0.0)
     monkeypatch.setattr(ways, "SETTLE_NS", 1)
     monkeypatch.setattr(trials, "COUNTED_NS", 1)
+
+
+def a_frozen_array(monkeypatch, cls=ts.csr_array):
+    """One whose trials begin early and end after few calls."""
+    try_early(monkeypatch)
     return cls(sp.random_array((300, 200), density=0.05, rng=np.random.default_rng(0))).freeze()
 
 
@@ -180,6 +187,44 @@ def test_calls_of_a_frozen_array_try_them_early(monkeypatch, cls, turned):
         expected = -expected
         assert product.current is one, "an update goes on with what was in use"
         np.testing.assert_allclose(matrix @ x, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("turned", [False, True])
+def test_new_values_of_a_large_array_are_written_by_all_threads(monkeypatch, turned, limit):
+    """Whatever computes the product: here it is one thread."""
+    written = []
+    update = IN_PLACE.function("slice_update")
+    noted = lambda driver, threads, *given: written.append(threads) or update(driver, threads, *given)  # noqa: E731
+    function = type(IN_PLACE).function
+    monkeypatch.setattr(
+        type(IN_PLACE),
+        "function",
+        lambda self, name: noted if name == "slice_update" else function(self, name),
+    )
+    monkeypatch.setattr(slices, "allowed_threads", lambda: limit)
+    monkeypatch.setattr(frozen_arrays, "allowed_threads", lambda: 2)
+    monkeypatch.setattr(product_module, "allowed_threads", lambda: 2)
+    monkeypatch.setattr(product_module, "THREADS_NS", 1e9)
+    try_early(monkeypatch)
+    matrix = sp.random_array((3000, 2000), density=0.01, rng=np.random.default_rng(0), format="csr")
+    frozen = ts.csr_array(matrix).freeze()
+    mine = frozen.T if turned else frozen
+    x = np.random.default_rng(1).standard_normal(mine.shape[1])
+    try_ways(mine, x)
+    one = next(way for way in product_of(mine).ways if way.is_packed and way.threads == 1)
+    product_of(mine).go_on_with(one)
+    for values in (-matrix.data, matrix.data[::-1], (7 * matrix.data).astype(np.float32)):
+        written.clear()
+        frozen.update(values)
+        plain = values.flags.c_contiguous and values.dtype == np.float64
+        assert written == [limit] * (2 if plain else 1)
+        np.testing.assert_array_equal(frozen.data, values)
+        expected = sp.csr_array((values.astype(float), matrix.indices, matrix.indptr), shape=matrix.shape)
+        np.testing.assert_allclose(mine @ x, (expected.T if turned else expected) @ x, rtol=1e-12, atol=1e-12)
+    frozen.update(frozen.data)
+    frozen.update(frozen.data[::-1])
+    np.testing.assert_array_equal(frozen.data, (7 * matrix.data).astype(np.float32)[::-1])
 
 
 def test_nan_and_infinity_count_where_entries_are(monkeypatch):

@@ -261,6 +261,22 @@ def test_a_call_of_a_solver_keeps_its_way():
     assert trial.fastest() is two
 
 
+def test_a_solver_does_not_end_with_a_way_that_is_clearly_slower(product, monkeypatch):
+    """Its call keeps one way: each is timed before."""
+    matrix, x, found = product
+    slow = {id(found.ways[0]): 1.0, id(found.ways[1]): 10.0}
+    monkeypatch.setattr(product_module, "solver_call", lambda: "a call")
+    monkeypatch.setattr(product_module.Product, "time_call", lambda self, way: slow[id(way)])
+    found.go_on_with(found.ways[0])
+    found.left_ns = -1
+    matrix @ x
+    assert found._trial is None
+    slow[id(found.ways[1])] = 1.4
+    found._next_trial_ns, found.left_ns = 0, -1
+    matrix @ x
+    assert found._trial is not None
+
+
 def test_calls_of_solvers_are_told_apart(product):
     matrix, _, _ = product
     seen = []

@@ -1,8 +1,7 @@
 """Run tests of SciPy, pyamg, scikit-learn, networkx and anndata with our sparse classes, and with SciPy's under the patch.
 
-    python tests/peers/sparse_suites.py                   all suites of installed packages; writes sparse_suites.json
-    python tests/peers/sparse_suites.py pyamg             this suite only; its result is replaced in the file
-    python tests/peers/sparse_suites.py --anndata FOLDER  with anndata's tests, of a checkout of the installed version
+    python tests/peers/sparse_suites.py          all suites of installed packages; writes sparse_suites.json
+    python tests/peers/sparse_suites.py pyamg    this suite only; its result is replaced in the file
 
 Each suite runs as it is, then with our classes in place of SciPy's (SciPy's tests only) and under ``patch_scipy()``. Exit
 status 1 says that a test which passes without us failed with ours, and again when it ran alone, or was skipped. What was run
@@ -15,6 +14,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,12 +46,16 @@ class Suite:
         paths: in the package's folder.
         select: of pytest's ``-k``; all where it is empty.
         runs: what is in place: ``scipy`` (as it is), ``classes``, ``patch``.
+        marks: of pytest's ``-m``; all where it is empty.
+        in_sdist: the tests are not installed with the package: ``paths`` are in its sdist, which pip downloads.
     """
 
     package: str
     paths: tuple[str, ...]
     select: str = ""
     runs: tuple[str, ...] = ("scipy", "patch")
+    marks: str = ""
+    in_sdist: bool = False
 
 
 ALL: Final = ("scipy", "classes", "patch")
@@ -78,6 +82,21 @@ LINEAR: Final = (
     "_dsolve/tests",
     "tests",
 )
+ANNDATA: Final = (
+    "backed_sparse",
+    "base",
+    "concatenate",
+    "dask",
+    "helpers",
+    "inplace_subset",
+    "transpose",
+    "x",
+)
+"""Test modules of anndata that use sparse matrices, without those that take minutes to read and write files.
+
+anndata multiplies sparse matrices by sparse ones only. Our kernels compute nothing in its tests: they check that such
+products, transposes and all else of the patched classes are as SciPy's.
+"""
 SUITES: Final = {
     "scipy.sparse": Suite("scipy", ("sparse/tests",), runs=ALL),
     "scipy.sparse.linalg": Suite("scipy", tuple(f"sparse/linalg/{name}" for name in LINEAR), runs=ALL),
@@ -89,7 +108,13 @@ SUITES: Final = {
     ),
     "sklearn, sparse": Suite("sklearn", (".",), "sparse or csr or csc"),
     "sklearn": Suite("sklearn", ("linear_model", "decomposition", "cluster", "manifold")),
-    "anndata": Suite("anndata", ("tests",), "sparse or csr or csc"),
+    "anndata": Suite(
+        "anndata",
+        tuple(f"tests/test_{name}.py" for name in ANNDATA),
+        "sparse or csr or csc",
+        marks="not gpu and not dask_distributed",  # the second needs pytest-xdist
+        in_sdist=True,
+    ),
 }
 # Not test_lsqr.py, whose unseeded problem makes a test fail now and then, whoever multiplies.
 QUICK: Final = {
@@ -113,26 +138,51 @@ def compile_kernels() -> None:
     subprocess.run([sys.executable, "-m", "tensorwise.sparse.prepare"], check=True, stdout=subprocess.DEVNULL)
 
 
+def home_of(suite: Suite) -> Path:
+    """Return the folder that a suite's paths are in: the package's, or its unpacked sdist, downloaded once a version.
+
+    Raises:
+        subprocess.CalledProcessError: pip did not download the sdist; it has printed why.
+    """
+    if not suite.in_sdist:
+        found = importlib.util.find_spec(suite.package)
+        assert found is not None
+        assert found.origin is not None
+        return Path(found.origin).parent
+    name = f"{suite.package}-{version(suite.package)}"
+    folder = Path(tempfile.gettempdir()) / f"tensorwise-sdists-{os.getuid()}" / name
+    if not folder.exists():
+        folder.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as there:
+            subprocess.run(
+                [
+                    sys.executable, "-m", "pip", "download", "--quiet", "--dest", there, "--no-deps",
+                    "--no-binary", suite.package, f"{suite.package}=={version(suite.package)}",
+                ],
+                check=True,
+            )  # fmt: skip
+            shutil.unpack_archive(next(Path(there).iterdir()), there)
+            (Path(there) / name).rename(folder)
+    return folder
+
+
 def run(suite: Suite, in_place: str, home: Path | None = None, tests: Sequence[str] = ()) -> dict[str, Any]:
     """Run tests; return the outcome of each, the products that our kernels computed and the seconds.
 
     Args:
         in_place: one of ``suite.runs``.
-        home: folder that the paths are in; default: that of the package.
+        home: folder that the paths are in; default: `home_of` the suite.
         tests: pytest's names of the tests to run; default: all of the suite.
     """
-    if home is None:
-        found = importlib.util.find_spec(suite.package)
-        assert found is not None
-        assert found.origin is not None
-        home = Path(found.origin).parent
+    home = home or home_of(suite)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [
             sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(home),
             "-p", "tests.peers.sparse_plugin", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest",
-            "--timeout", str(TEST_LIMIT_S),
-            f"--junitxml={report}", "-o", "junit_family=xunit1", *(["-k", suite.select] if suite.select else []),
+            "-p", "no:randomly", "--timeout", str(TEST_LIMIT_S),
+            f"--junitxml={report}", "-o", "junit_family=xunit1",
+            *(["-k", suite.select] if suite.select else []), *(["-m", suite.marks] if suite.marks else []),
             *(tests or [str(home / path) for path in suite.paths]),
         ]  # fmt: skip
         path = os.pathsep.join([str(HERE.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -242,23 +292,16 @@ def main() -> int:
     parser.add_argument(
         "suites", nargs="*", help=f"of {'; '.join(SUITES)}; default: those of installed packages"
     )
-    parser.add_argument(
-        "--anndata",
-        type=Path,
-        default=os.environ.get("ANNDATA"),
-        help="a checkout of anndata at the installed version; default: what the environment variable ANNDATA says",
-    )
     parser.add_argument("--fresh", action="store_true", help="forget what was run before")
     options = parser.parse_args()
     sys.path.insert(0, str(HERE.parents[1]))
     compile_kernels()
     chosen = {name: SUITES[name] for name in options.suites or SUITES}
-    homes = {"anndata": options.anndata} if options.anndata else {}
-    if chosen.pop("anndata", None) and homes:
-        chosen["anndata"] = SUITES["anndata"]
     absent = [name for name, suite in chosen.items() if importlib.util.find_spec(suite.package) is None]
     for name in absent:
         print(f"{name}: the package {chosen.pop(name).package} is not installed", flush=True)
+    for suite in chosen.values():
+        home_of(suite)  # what cannot be downloaded is known before tests run for an hour
     kept = Path(tempfile.gettempdir()) / f"tensorwise-sparse-suites-{os.getuid()}.json"
     known: dict[str, Any] = {"versions": versions([suite.package for suite in chosen.values()]), "suites": {}}
     if kept.exists() and not options.fresh:
@@ -269,11 +312,9 @@ def main() -> int:
         for in_place in suite.runs:
             if in_place in runs:
                 continue
-            found = runs[in_place] = run(suite, in_place, homes.get(name))
+            found = runs[in_place] = run(suite, in_place)
             if in_place != "scipy" and (new := new_failures(runs, [in_place])):
-                again = run(
-                    suite, in_place, homes.get(name), found["failed"]
-                )  # some fail by chance, or by load
+                again = run(suite, in_place, tests=found["failed"])  # some fail by chance, or by load
                 found["outcomes"].update((one, again["outcomes"].get(one, "failed")) for one in new)
             print(
                 f"{name}, {in_place}: {len(found['outcomes'])} tests, {len(failures(found))} failed, {found['seconds']} s",

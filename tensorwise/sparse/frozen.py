@@ -4,6 +4,7 @@ A packed form is a copy. For arrays that a program may change in place a copy co
 """
 
 import contextlib
+import copyreg
 import logging
 import threading
 from collections.abc import Sequence
@@ -73,7 +74,8 @@ class FrozenArrays:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()  # a pickle or a copy of the matrix is an ordinary one
+        """A pickle or a copy of the matrix is an ordinary one: the call makes None."""
+        return copyreg.constructor, (len,)
 
     def look(self, product: Product, table: ProductTable) -> list[ProductWay] | None:
         """Return packed ways that were found since the last look; None: a search is running, look again soon.

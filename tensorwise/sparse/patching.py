@@ -19,7 +19,7 @@ def patch_scipy() -> None:
     with _LOCK:
         if _ORIGINALS:
             return
-        quick = {cls: quick_methods(cls) for cls in COMPRESSED}
+        quick = {cls: {**quick_methods(cls), "__getstate__": _state} for cls in COMPRESSED}
         for cls, methods in quick.items():
             _ORIGINALS[cls] = {name: vars(cls).get(name, _ABSENT) for name in methods}
             for name, method in methods.items():
@@ -41,3 +41,11 @@ def unpatch_scipy() -> None:
 def is_patched() -> bool:
     """Whether `patch_scipy` is in force."""
     return bool(_ORIGINALS)
+
+
+def _state(self: Any) -> Any:
+    """Return what a pickle, a copy or a hash of a matrix takes: what it holds without the patch."""
+    state = object.__getstate__(self)
+    held, *slots = state if isinstance(state, tuple) else (state,)
+    held = {name: value for name, value in (held or {}).items() if name != "_tensorwise"}
+    return (held, *slots) if slots else held

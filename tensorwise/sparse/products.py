@@ -4,6 +4,7 @@ A `Product` is one operation of one matrix, as ``A @ X`` for operands of 8 colum
 """
 
 import contextlib
+import copyreg
 import itertools
 import time
 from collections.abc import Callable
@@ -48,9 +49,8 @@ class Products:
         self._turned: Products | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(
-            None
-        ), ()  # a pickle or a copy of the matrix begins anew, and needs nothing of this package
+        """A pickle or a copy of the matrix begins anew, and needs nothing of this package: the call makes None."""
+        return copyreg.constructor, (len,)
 
     @property
     def turned(self) -> "Products":

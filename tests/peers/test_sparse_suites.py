@@ -80,14 +80,8 @@ def test_a_broken_class_fails(tmp_path) -> None:
 def test_no_test_failed_with_ours_alone() -> None:
     """What the whole runs, which take an hour, said last."""
     result = json.loads(RESULT.read_text())["suites"]
-    assert {
-        "scipy.sparse",
-        "scipy.sparse.linalg",
-        "scipy.sparse.csgraph",
-        "pyamg",
-        "networkx",
-    } <= result.keys()
-    assert result.keys() <= SUITES.keys()
+    assert result.keys() == SUITES.keys()
     for suite in result.values():
         assert {kind: suite[kind] for kind in FAULTS} == {kind: [] for kind in FAULTS}
     assert result["scipy.sparse"]["classes"]["passed"] > 10_000
+    assert result["anndata"]["patch"]["passed"] > 1000

@@ -1,6 +1,8 @@
 """SciPy's own classes under a patch, and the program that patches."""
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 
@@ -36,6 +38,58 @@ def test_scipys_classes_multiply_by_our_kernels(cls):
     assert type(matrix.T).__module__.startswith("scipy.")
     assert tw.sparse.patching.is_patched()
     assert matrix.__dict__["_tensorwise"].last.x_shape == (50,)
+
+
+def read_back(matrix):
+    return pickle.loads(pickle.dumps(matrix))  # noqa: S301 - our own, made in this line
+
+
+@pytest.mark.parametrize("cls", COMPRESSED)
+def test_what_a_pickle_and_a_hash_take_is_as_without_the_patch(cls, monkeypatch):
+    """Products leave no trace in them, under the patch and after it."""
+    joblib = pytest.importorskip("joblib")
+    dask = pytest.importorskip("dask.base")
+    monkeypatch.setattr(products, "MAKING_NS", 0)
+    matrix = cls(sp.random_array((60, 60), density=0.2, rng=np.random.default_rng(0)))
+    facts = {
+        "pickle": lambda: len(pickle.dumps(matrix)),
+        "hash": lambda: joblib.hash(matrix),
+        "token": lambda: dask.tokenize(matrix),
+        "copy": lambda: sorted(vars(copy.copy(matrix))),
+        "read back": lambda: sorted(vars(read_back(matrix))),
+    }
+    before = {name: fact() for name, fact in facts.items()}
+    tw.patch_scipy()
+    try:
+        for _ in range(2):
+            matrix @ np.ones(60)
+        matrix.T @ np.ones(60)
+        assert "_tensorwise" in vars(matrix)
+        assert {name: fact() for name, fact in facts.items()} == before
+        np.testing.assert_allclose(read_back(matrix) @ np.ones(60), matrix @ np.ones(60))
+    finally:
+        tw.unpatch_scipy()
+    joblib.hash(matrix)  # another one than before, since SciPy's class says nothing of what it holds
+    again = read_back(matrix)
+    np.testing.assert_allclose(again @ np.ones(60), matrix @ np.ones(60))
+    tw.patch_scipy()
+    try:
+        np.testing.assert_allclose(again @ np.ones(60), matrix @ np.ones(60))
+    finally:
+        tw.unpatch_scipy()
+
+
+@pytest.mark.usefixtures("_patched")
+def test_scikit_learns_pipelines_keep_what_they_computed(tmp_path):
+    sklearn = pytest.importorskip("sklearn.pipeline")
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.linear_model import Ridge
+
+    matrix = sp.random_array((200, 50), density=0.1, rng=np.random.default_rng(0), format="csr")
+    y = matrix @ np.ones(50)
+    pipe = sklearn.make_pipeline(TruncatedSVD(10, random_state=0), Ridge(), memory=str(tmp_path))
+    first = pipe.fit(matrix, y).predict(matrix)
+    np.testing.assert_allclose(pipe.fit(matrix, y).predict(matrix), first)
 
 
 def test_the_patch_is_undone_wholly():

@@ -301,21 +301,25 @@ def test_compiled_code_agrees_forward_and_backward(dynamic: bool) -> None:
 
 
 @pytest.fixture
-def inductor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def inductor() -> Iterator[Any]:
     """A backend that counts the graphs it compiles. Skips where inductor compiles nothing, as without a C++ compiler.
 
     Graphs are not taken from torch's cache, whose keys do not contain the shapes and strides that our operators declare.
     """
     from torch._dynamo.testing import CompileCounterWithBackend
+    from torch._functorch import config as functorch_config
+    from torch._inductor import config as inductor_config
 
-    monkeypatch.setattr("torch._inductor.config.fx_graph_cache", False)
-    monkeypatch.setattr("torch._functorch.config.enable_autograd_cache", False)
     torch._dynamo.reset()
-    try:
-        torch.compile(torch.relu, backend="inductor")(torch.ones(2))
-    except Exception as error:  # of many kinds: no compiler, no header files, ...
-        pytest.skip(f"inductor cannot compile here: {error}")
-    yield CompileCounterWithBackend("inductor")
+    with (
+        inductor_config.patch(fx_graph_cache=False),
+        functorch_config.patch(enable_autograd_cache=False),
+    ):
+        try:
+            torch.compile(torch.relu, backend="inductor")(torch.ones(2))
+        except Exception as error:  # of many kinds: no compiler, no header files, ...
+            pytest.skip(f"inductor cannot compile here: {error}")
+        yield CompileCounterWithBackend("inductor")
     torch._dynamo.reset()
 
 

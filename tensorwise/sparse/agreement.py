@@ -21,7 +21,7 @@ def agree(
 
     For an element of ``n`` terms the bound is ``(n + 2) eps (|A| |x|)`` (Higham, Accuracy and Stability of Numerical
     Algorithms, 2nd ed., section 3.1: half of it for each result), and the smallest normal number for each term, which may
-    underflow. Where a bound is not finite, nothing can be told of the element.
+    underflow. An element whose bound is not finite is not compared.
 
     Args:
         arrays: data, indices and indptr of the matrix.
@@ -32,7 +32,7 @@ def agree(
         expected: the other one.
 
     Returns:
-        None where nothing is told of any element: all are zero, or bounds are not finite.
+        None where no element could be compared: all are zero, or no bound is finite.
 
     Raises:
         MemoryError: there is none for the bounds.

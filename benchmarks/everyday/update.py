@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.corpus import Results, resumable
+from benchmarks.corpus import Results, geometric_mean, resumable
 from benchmarks.everyday.homes import Homes, variables
 from benchmarks.everyday.matrices import choose, matrix_of
 from tensorwise.device.timing import interleave, measuring_slot
@@ -97,9 +97,9 @@ def in_process(task: Mapping[str, Any], homes: Homes, threads: int) -> dict[str,
     return found
 
 
-def told(ratios: np.ndarray) -> str:
-    """Return the geometric mean and the largest, in words."""
-    return f"{np.exp(np.log(ratios).mean()):.2f} (at most {ratios.max():.2f})"
+def in_words(ratios: np.ndarray) -> str:
+    """Return the geometric mean and the largest."""
+    return f"{geometric_mean(ratios):.2f} (at most {ratios.max():.2f})"
 
 
 def summarize(runs: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], bool]:
@@ -119,8 +119,8 @@ def summarize(runs: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], bool]:
         holds &= met
         form = "slices" if packed else "in place"
         lines.append(
-            f"{'met' if met else 'MISSED'} {use}, {form} ({len(some)} matrices): an update takes {told(ours)} products; "
-            f"{(ours > MOST_PRODUCTS).sum()} exceed {MOST_PRODUCTS:g}. Of SciPy's products {told(theirs)}"
+            f"{'met' if met else 'MISSED'} {use}, {form} ({len(some)} matrices): an update takes {in_words(ours)} products; "
+            f"{(ours > MOST_PRODUCTS).sum()} exceed {MOST_PRODUCTS:g}. Of SciPy's products {in_words(theirs)}"
         )
     return sorted(lines, key=lambda line: not line.startswith("MISSED")), holds
 

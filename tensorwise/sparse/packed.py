@@ -13,6 +13,8 @@ from tensorwise.runtime.generated import BoundProgram, KernelCall
 from tensorwise.runtime.kernel import address
 from tensorwise.runtime.packed import PackedOperands, packed_parts
 from tensorwise.sparse.given import StoredEntries
+from tensorwise.sparse.slices import write_values
+from tensorwise.sparse.table import IN_PLACE
 from tensorwise.tensor.fibertree import Tensor
 from tensorwise.tensor.primitives import PACKING
 from tensorwise.toolchain.cache import default_cache
@@ -21,15 +23,12 @@ from tensorwise.toolchain.routines import POINTER, SIZE, Routines
 from tensorwise.toolchain.runtime import DRIVER, driver_address
 
 UPDATING: Final = Routines(
-    "fill in new values",
+    "add up new values of duplicates",
     "tw_update_",
-    {
-        "gather": (None, (POINTER, SIZE, SIZE, POINTER, SIZE, POINTER, SIZE, POINTER)),
-        "add": (None, (POINTER, SIZE, SIZE, POINTER, POINTER, SIZE, POINTER, SIZE, POINTER)),
-    },
+    {"add": (None, (POINTER, SIZE, SIZE, POINTER, POINTER, SIZE, POINTER, SIZE, POINTER))},
     Path(__file__).with_name("update.c"),
 )
-ROUTINES: Final = (DRIVER, PACKING, UPDATING)
+ROUTINES: Final = (DRIVER, PACKING, IN_PLACE, UPDATING)
 """What a process needs that packs: a search's child compiles it."""
 
 
@@ -84,10 +83,7 @@ class PackedValues:
                 )  # fmt: skip
                 given = self._sums
             for packed, source in self._sources:
-                UPDATING(
-                    "gather", driver, threads, len(packed), None if source is None else source.ctypes.data,
-                    int(source is not None and source.itemsize == 8), given.ctypes.data, size, packed.ctypes.data,
-                )  # fmt: skip
+                write_values(driver, given, packed, source, threads)
 
     def _make_sources(self) -> list[tuple[np.ndarray, np.ndarray | None]]:
         """Packed values, and for each the given value's number from 1, 0 for padding; None: they are the given values."""

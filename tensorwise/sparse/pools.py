@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from tensorwise.sparse.limits import allowed_threads, limit_threads
+from tensorwise.toolchain.threads import available_threads
 from tensorwise.version import __version__
 
 _registered = False
@@ -31,7 +32,8 @@ def register_pool(library_name: str) -> None:
             return allowed_threads()
 
         def set_num_threads(self, num_threads: int) -> None:
-            limit_threads(num_threads)
+            # all that there are is no limit: so what it found is restored when its block ends
+            limit_threads(None if num_threads >= available_threads() else num_threads)
 
         def get_version(self) -> str:
             return __version__

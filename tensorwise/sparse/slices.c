@@ -95,9 +95,10 @@ static void fill_numbers(void *context, int64_t lo, int64_t hi, int64_t thread)
 }
 
 typedef struct {
-    const int32_t *numbers;
+    const void *numbers;
     const void *from;
     void *to;
+    int64_t wide; /* whether numbers are int64 */
     int64_t bytes;
 } gathering;
 
@@ -106,13 +107,15 @@ typedef struct {
 #pragma GCC push_options
 #pragma GCC optimize("O3")
 #endif
-#define GATHER(type) \
-    static void gather_##type(const int32_t *restrict numbers, const type *restrict from, type *restrict to, int64_t count) \
+#define GATHER(name, index, type) \
+    static void name(const index *restrict numbers, const type *restrict from, type *restrict to, int64_t count) \
     { \
         for (int64_t p = 0; p < count; p++) to[p] = numbers[p] ? from[numbers[p] - 1] : 0; \
     }
-GATHER(double)
-GATHER(float)
+GATHER(gather_double, int32_t, double)
+GATHER(gather_float, int32_t, float)
+GATHER(gather_double_wide, int64_t, double)
+GATHER(gather_float_wide, int64_t, float)
 #undef GATHER
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
@@ -124,8 +127,15 @@ static void gather_values(void *context, int64_t lo, int64_t hi, int64_t thread)
     char *const to = (char *)g->to + lo * g->bytes;
     (void)thread;
     if (!g->numbers) memcpy(to, (const char *)g->from + lo * g->bytes, (size_t)((hi - lo) * g->bytes));
-    else if (g->bytes == 8) gather_double(g->numbers + lo, g->from, (double *)to, hi - lo);
-    else gather_float(g->numbers + lo, g->from, (float *)to, hi - lo);
+    else if (g->wide) {
+        const int64_t *numbers = (const int64_t *)g->numbers + lo;
+        if (g->bytes == 8) gather_double_wide(numbers, g->from, (double *)to, hi - lo);
+        else gather_float_wide(numbers, g->from, (float *)to, hi - lo);
+    } else {
+        const int32_t *numbers = (const int32_t *)g->numbers + lo;
+        if (g->bytes == 8) gather_double(numbers, g->from, (double *)to, hi - lo);
+        else gather_float(numbers, g->from, (float *)to, hi - lo);
+    }
 }
 
 /* Write the column of each entry, of `bytes` bytes, 0 for padding. */
@@ -153,10 +163,10 @@ void tw_slice_numbers(tw_driver driver, int64_t threads, const void *indptr, int
     driver(fill_numbers, &f, 0, (rows + height - 1) / height, threads, 0, NULL, 0);
 }
 
-/* Write values of `bytes` bytes into slots, as tw_slice_numbers has numbered them; NULL: each where it is given. */
-void tw_slice_update(tw_driver driver, int64_t threads, int64_t slots, const int32_t *numbers, const void *values, int64_t bytes,
-                     void *to)
+/* Write values of `bytes` bytes: to each of n places the one of its number, from 1, or 0; numbers NULL: each where it is given. */
+void tw_update(tw_driver driver, int64_t threads, int64_t n, const void *numbers, int64_t wide, const void *values, int64_t bytes,
+               void *to)
 {
-    gathering g = {numbers, values, to, bytes};
-    driver(gather_values, &g, 0, slots, threads, 0, NULL, 0);
+    gathering g = {numbers, values, to, wide, bytes};
+    driver(gather_values, &g, 0, n, threads, 0, NULL, 0);
 }

@@ -182,18 +182,29 @@ class SlicedProduct:
         return sum(array.nbytes for array in held)
 
 
-def write_values(driver: int, values: np.ndarray, out: np.ndarray, numbers: np.ndarray | None = None) -> None:
-    """Write values into ``out``, to each place the one of its number, from 1, or 0; many on all threads that are allowed.
+def write_values(
+    driver: int,
+    values: np.ndarray,
+    out: np.ndarray,
+    numbers: np.ndarray | None = None,
+    threads: int | None = None,
+) -> None:
+    """Write values into ``out``, to each place the one of its number, from 1, or 0.
 
     Args:
-        driver: of the library of kernels.
+        driver: address of the parallel driver.
         values: C-contiguous, of the type of ``out``.
         out: C-contiguous.
-        numbers: int32, as many as ``out`` has places; None: values are written as they are given.
+        numbers: int32 or int64, as many as ``out`` has places; None: values are written as they are given.
+        threads: that many values are written on; None: all that are allowed.
     """
-    threads = 1 if out.size <= WORTH_THREADS else allowed_threads()
-    IN_PLACE.function("slice_update")(
-        *(driver, threads, out.size, _address(numbers)),
+    if out.size <= WORTH_THREADS:
+        threads = 1
+    elif threads is None:
+        threads = allowed_threads()
+    wide = int(numbers is not None and numbers.itemsize == 8)
+    IN_PLACE.function("update")(
+        *(driver, threads, out.size, _address(numbers), wide),
         *(values.ctypes.data, values.itemsize, out.ctypes.data),
     )
 

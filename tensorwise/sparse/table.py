@@ -32,13 +32,13 @@ IN_PLACE: Final = Routines(
             None,
             (SIZE, SIZE, POINTER, SIZE, SIZE, SIZE, POINTER, POINTER, POINTER, POINTER),
         ),
-        "slice_update": (None, (SIZE, SIZE, SIZE, POINTER, POINTER, SIZE, POINTER)),
+        "update": (None, (SIZE, SIZE, SIZE, POINTER, SIZE, POINTER, SIZE, POINTER)),
     },
     Path(__file__).with_name("in_place.c"),
     Path(__file__).with_name("slices.c"),
 )
 """``multiply`` runs a way, ``limit`` says which ways are wanted, ``bounds`` cuts lines into parts, and ``data`` reads where
-an array object keeps its elements. The others pack; see `tensorwise.sparse.slices`."""
+an array object keeps its elements. ``update`` writes new values, and the others pack; see `tensorwise.sparse.slices`."""
 BACKGROUND: Final = "--background"
 """Argument of the child that makes the library."""
 _MADE_FROM: Final = ("lower", "program", "runtime", "tensor", "toolchain")

@@ -316,9 +316,7 @@ def test_new_values(machine: Emulated) -> None:
         out = machine.array(np.full(700, np.nan, dtype))
         wide = int(index is np.int64)
         values, size = given.ctypes.data, given.itemsize
-        machine.call(
-            "tw_update_gather", driver, 3, 700, source.ctypes.data, wide, values, size, out.ctypes.data
-        )
+        machine.call("tw_update", driver, 3, 700, source.ctypes.data, wide, values, size, out.ctypes.data)
         np.testing.assert_array_equal(out, np.concatenate([[0], given])[source])
         order = machine.array(rng.permutation(500).astype(index))
         starts = machine.array(np.arange(0, 501, 5).astype(index))
@@ -368,7 +366,7 @@ def test_slices(machine: Emulated, minor: int, element: str) -> None:
     numbers = machine.array(np.zeros(values.size, np.int32))
     machine.call("tw_slice_numbers", driver, THREADS, *given, 0, numbers.ctypes.data)
     values[:] = np.nan
-    machine.call("tw_slice_update", driver, THREADS, values.size, numbers.ctypes.data, data.ctypes.data, *to)
+    machine.call("tw_update", driver, THREADS, values.size, numbers.ctypes.data, 0, data.ctypes.data, *to)
     for mine, one in zip(packed.values(), (host._order, host._positions, host._columns, host._values)):
         np.testing.assert_array_equal(mine, one)
     x, out = (

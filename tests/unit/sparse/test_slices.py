@@ -194,13 +194,13 @@ def test_calls_of_a_frozen_array_try_them_early(monkeypatch, cls, turned):
 def test_new_values_of_a_large_array_are_written_by_all_threads(monkeypatch, turned, limit):
     """Whatever computes the product: here it is one thread."""
     written = []
-    update = IN_PLACE.function("slice_update")
+    update = IN_PLACE.function("update")
     noted = lambda driver, threads, *given: written.append(threads) or update(driver, threads, *given)  # noqa: E731
     function = type(IN_PLACE).function
     monkeypatch.setattr(
         type(IN_PLACE),
         "function",
-        lambda self, name: noted if name == "slice_update" else function(self, name),
+        lambda self, name: noted if name == "update" else function(self, name),
     )
     monkeypatch.setattr(slices, "allowed_threads", lambda: limit)
     monkeypatch.setattr(frozen_arrays, "allowed_threads", lambda: 2)

@@ -355,12 +355,16 @@ def test_limits_of_threadpoolctl_are_obeyed(product):
     matrix, x, found = product
     ts.csr_array(sp.eye_array(3)) @ np.ones(3)  # a product that is made after threadpoolctl was imported
     found.current, found.address = found.ways[1], found.ways[1].address
+    before = limits.threads_limit
     with pools.threadpool_limits(limits=1):
         assert limits.allowed_threads() == 1
         one = matrix @ x
         found.current, found.address = found.ways[0], found.ways[0].address
         np.testing.assert_array_equal(one, matrix @ x)
-    assert limits.allowed_threads() > 1 or limits.available_threads() == 1
+    assert limits.threads_limit == before, "no limit, and not the threads of just now"
+    with ts.limit_threads(1), pools.threadpool_limits(limits=1):
+        pass
+    assert limits.threads_limit == before
     assert "tensorwise" in {info["internal_api"] for info in pools.threadpool_info()}
 
 

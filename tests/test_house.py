@@ -21,7 +21,7 @@ MAX_REPEATED_CONSTANTS: Final = 0
 """Names of constants that three modules and more define; target: 0."""
 MAX_VAGUE_FUNCTIONS: Final = 1
 """Functions whose name is a bare participle or adverb; the one left is the verb of ``tensorwise.read``."""
-MAX_CORE_LINES: Final = 28_900
+MAX_CORE_LINES: Final = 29_000
 """Lines of all that a CPU ``tune`` imports, docstrings and C files included, rounded up to a hundred; target: 20,000."""
 
 

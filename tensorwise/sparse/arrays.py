@@ -1,6 +1,5 @@
 """Sparse arrays and matrices that are SciPy's, with fast products."""
 
-from collections.abc import Callable
 from functools import wraps
 from typing import Any, Self, TypeVar
 
@@ -8,7 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from tensorwise.errors import InputError
-from tensorwise.sparse.foreign import as_foreign, as_gpu_array, as_numpy, namespace_of
+from tensorwise.foreign import for_all_libraries
+from tensorwise.sparse.gpu_arrays import as_gpu_array
 from tensorwise.sparse.methods import quick_methods
 from tensorwise.sparse.products import multiply_into, products_of
 from tensorwise.sparse.summary import Tuning
@@ -19,29 +19,16 @@ Class = TypeVar("Class", bound=type)
 def _quick(cls: Class) -> Class:
     """Give a subclass of one of SciPy's compressed classes quick methods, which take arrays of other libraries as well."""
     base = next(base for base in cls.__mro__ if base.__module__.startswith("scipy."))
-    for name, method in quick_methods(base, _for_all_libraries, at_once=True).items():
+    for name, method in quick_methods(base, for_all_libraries, at_once=True).items():
         setattr(cls, name, method)
     return cls
-
-
-def _for_all_libraries(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a product that gives an array of the operand's library."""
-
-    @wraps(method)
-    def multiply(self: Any, other: Any) -> Any:
-        namespace = namespace_of(other)
-        if namespace is None:
-            return method(self, other)
-        return as_foreign(method(self, as_numpy(other, namespace)), namespace)
-
-    return multiply
 
 
 def _takes_all_libraries(cls: Class) -> Class:
     """Let the products of a class, which are SciPy's, take arrays of other libraries as well."""
     names = ("__matmul__", "__rmatmul__", *(("__mul__", "__rmul__") if issubclass(cls, sp.spmatrix) else ()))
     for name in names:
-        setattr(cls, name, _for_all_libraries(getattr(cls, name)))
+        setattr(cls, name, for_all_libraries(getattr(cls, name)))
     return cls
 
 

@@ -55,4 +55,5 @@ def _use_kernel(array: csr_array, operator: Any) -> None:
     if way is not None:
         product = array.__dict__["_tensorwise"].table.product(found, True, columns)
         product.ways.append(way)
-        product.go_on_with(way)
+        if product.verify(way):
+            product.go_on_with(way)

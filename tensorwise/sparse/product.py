@@ -202,6 +202,13 @@ class Product:
             trial.drop(way)
         return True
 
+    def verify(self, way: ProductWay) -> bool:
+        """Whether ``way`` agrees with the product in place on a random operand; it is not used where it differs."""
+        given = np.random.default_rng(0).standard_normal(self.shape_given).astype(self.dtype)
+        out = np.empty(self.out_shape, self.dtype)
+        took = self.multiply(way.address, id(given), id(out))
+        return took >= 0 and self._verified(way, given, out) and way.is_verified
+
     def time_call(self, way: ProductWay) -> float:
         """Seconds that a call takes now: the shortest of two or more, until the way has settled; below 0: it may not run."""
         given, out = np.zeros(self.shape_given, self.dtype), np.empty(self.out_shape, self.dtype)

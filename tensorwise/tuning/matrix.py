@@ -13,6 +13,7 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator
 
 from tensorwise.errors import InputError
+from tensorwise.foreign import for_all_libraries
 from tensorwise.tensor.elements import is_float, is_half
 
 REAL_DTYPES: Final[dict[str, np.dtype]] = {
@@ -33,6 +34,8 @@ class Matrix(LinearOperator):
     complex64, complex128                 as twice as many real columns
     bool, integers, longdouble            by SciPy, as are sparse operands
     ====================================  ==========================================================
+
+    Of an operand of PyTorch, or of a library of the array API standard, the result is an array of that library.
 
     The copy is made at the first such product; it is kept, and counted in ``bytes_held``. Halves (float16, bfloat16)
     are results only where matrix and operand are of the same one.
@@ -83,6 +86,12 @@ class Matrix(LinearOperator):
             raise InputError("scalar operands are not allowed for @; use * instead")
         return self.dot(other)
 
+    @for_all_libraries
+    def __rmatmul__(self, other: Any) -> Any:
+        """Return ``other @ A`` for a vector or matrix, or the composed operator."""
+        return super().__rmatmul__(other)
+
+    @for_all_libraries
     def dot(self, x: Any) -> Any:
         """Return A x for a vector or matrix, and the composed operator for another operator or a number."""
         if isinstance(x, LinearOperator) or np.isscalar(x):
@@ -94,7 +103,8 @@ class Matrix(LinearOperator):
             return self.matvec(array)
         return self.matmat(array)
 
-    def matvec(self, x: Any) -> np.ndarray:  # type: ignore[override]
+    @for_all_libraries
+    def matvec(self, x: Any) -> Any:
         """Return A x for x of shape (k,) or (k, 1)."""
         x = _dense(x)
         k = self.shape[1]
@@ -103,6 +113,7 @@ class Matrix(LinearOperator):
         made = self._multiply(np.asarray(x).reshape(k))
         return _like(made if x.ndim == 1 else made.reshape(-1, 1), x)
 
+    @for_all_libraries
     def matmat(self, X: Any) -> Any:
         """Return A X for X of shape (k, n); of a sparse X it is sparse, and SciPy computes it.
 
@@ -114,7 +125,7 @@ class Matrix(LinearOperator):
             raise InputError(f"matmat takes an array of shape ({self.shape[1]}, n), got {X.shape}")
         return self._by_scipy(X) if issparse(X) else _like(self._multiply(np.asarray(X)), X)
 
-    def rmatvec(self, x: Any) -> np.ndarray:  # type: ignore[override]
+    def rmatvec(self, x: Any) -> Any:
         """Return A^T x; the first call makes ``T``."""
         return self.transpose().matvec(x)
 

@@ -13,6 +13,7 @@ import numpy as np
 from tensorwise.device.default import default_kernel as default_kernel
 from tensorwise.device.libraries.contraction import Contraction, contraction
 from tensorwise.errors import InputError, MeasurementError
+from tensorwise.foreign import as_foreign, as_numpy, namespace_of
 from tensorwise.lower.program import Program
 from tensorwise.moved import forward_names
 from tensorwise.program.schedule import LoopPass
@@ -114,9 +115,9 @@ class Operator:
             out: C-contiguous array for the result, overwritten.
 
         Returns:
-            ``out``, or a new array. For SDDMM without ``out`` a ``csr_array`` with the operand's pattern
-            (of float32 for float16 and bfloat16, which SciPy lacks); ``out`` takes its values, one an entry in
-            row-major order.
+            ``out``, or a new array, of the operands' library (PyTorch, the array API standard). For SDDMM without
+            ``out`` a ``csr_array`` with the operand's pattern (of float32 for float16 and bfloat16, which SciPy
+            lacks); ``out`` takes its values, one an entry in row-major order.
 
         Raises:
             InputError: wrong number, shape or dtype of operands.
@@ -125,6 +126,13 @@ class Operator:
             quick = self._fast(operands[0])
             if quick is not None:
                 return quick
+        namespaces = [namespace_of(operand) for operand in operands]
+        if any(namespaces):
+            held = [
+                operand if of is None else as_numpy(operand, of) for operand, of in zip(operands, namespaces)
+            ]
+            made = self(*held, out=out)
+            return made if made is out else as_foreign(made, next(filter(None, namespaces)))
         work, bound, expected = self.workload, self._bound, self._out
         if not self._as_tuned(operands):
             work, bound = self._for(operands)

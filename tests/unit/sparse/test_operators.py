@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import tensorwise as tw
+import tensorwise.sparse.product as product_module
 from tensorwise.errors import InputError
 
 
@@ -38,3 +39,14 @@ def test_values_of_16_bits_have_none():
     operator = tw.compile("C[i] += A[i,k] * B[k]", A=sp.eye_array(8, format="csr"), dtype="float16")
     with pytest.raises(InputError, match="float32"):
         operator.array  # noqa: B018
+
+
+def test_a_kernel_whose_first_result_differs_is_not_used(monkeypatch, caplog):
+    monkeypatch.setattr(product_module, "agree", lambda *given: False)
+    matrix = sp.random_array((120, 90), density=0.1, format="csr", rng=np.random.default_rng(0))
+    operator = tw.compile("C[i] += A[i,k] * B[k]", A=matrix, format="(i,k) -> U(i1) C(k) U(i0:4)")
+    with caplog.at_level("WARNING", "tensorwise"):
+        array = operator.array
+    assert "is not used" in caplog.text
+    assert array.tuning.products[0].way.startswith("in place")
+    np.testing.assert_allclose(array @ np.ones(90), matrix.sum(1))

@@ -454,3 +454,48 @@ def test_results_without_out_are_those_with_it(rng: np.random.Generator) -> None
         made = made if isinstance(made, np.ndarray) else made.data
         assert made.dtype == out.dtype
         np.testing.assert_array_equal(made, out)
+
+
+def test_tensors_of_pytorch_give_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    matrix = sp.random_array((50, 40), density=0.2, format="csr", rng=np.random.default_rng(0))
+    operator = tw.compile("C[i] += A[i,k] * B[k]", A=matrix)
+    x = np.linspace(-1, 1, 40)
+    wide, tall = np.linspace(0, 1, 120).reshape(40, 3), np.linspace(0, 1, 150).reshape(50, 3)
+    for made, expected in (
+        (operator @ torch.from_numpy(x), matrix @ x),
+        (operator(torch.from_numpy(x)), matrix @ x),
+        (operator.matvec(torch.from_numpy(x)), matrix @ x),
+        (operator.matmat(torch.from_numpy(wide)), matrix @ wide),
+        (operator @ torch.from_numpy(wide).T.clone().T, matrix @ wide),
+        (operator @ torch.arange(40), matrix @ np.arange(40)),
+        (operator.rmatmat(torch.from_numpy(tall)), matrix.T @ tall),
+        (operator.T @ torch.from_numpy(tall), matrix.T @ tall),
+        (torch.from_numpy(tall).T @ operator, tall.T @ matrix),
+    ):
+        assert isinstance(made, torch.Tensor)
+        assert made.dtype == torch.float64
+        np.testing.assert_allclose(made.numpy(), expected, atol=1e-12)
+    out = np.empty(50)
+    assert operator(torch.from_numpy(x), out=out) is out
+    np.testing.assert_allclose(out, matrix @ x, atol=1e-12)
+    with pytest.raises(InputError, match="gradients"):
+        operator @ torch.ones(40, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(InputError, match="CPU"):
+        operator @ torch.ones(40, device="meta")
+
+
+def test_operators_of_several_operands_take_arrays_of_all_libraries() -> None:
+    torch = pytest.importorskip("torch")
+    strict = pytest.importorskip("array_api_strict")
+    rng = np.random.default_rng(0)
+    pattern = sp.random_array((30, 20), density=0.2, format="csr", rng=rng)
+    left, right = rng.standard_normal((30, 4)), rng.standard_normal((4, 20))
+    sampled = tw.compile("C[i,j] += A[i,j] * B[i,k] * D[k,j]", A=pattern, sizes={"k": 4})
+    np.testing.assert_allclose(
+        sampled(torch.from_numpy(left), right).toarray(), sampled(left, right).toarray()
+    )
+    matrix = tw.compile("C[i,j] += A[i,k] * B[k,j]", A=pattern, sizes={"j": 4})
+    made = matrix(strict.asarray(right.T.copy()))
+    assert made.__array_namespace__().__name__ == "array_api_strict"
+    np.testing.assert_allclose(np.from_dlpack(made), matrix(right.T.copy()))

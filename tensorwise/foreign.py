@@ -1,6 +1,8 @@
-"""Operands of PyTorch and of libraries of the array API standard. A result is an array of the operand's library."""
+"""Dense operands of PyTorch and of libraries of the array API standard. A result is an array of the operand's library."""
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ def as_numpy(operand: Any, namespace: Any) -> np.ndarray:
     """
     if getattr(operand, "requires_grad", False):
         raise InputError(
-            "the operand requires gradients, which products of sparse arrays do not record; "
+            "the operand requires gradients, which products of sparse arrays and operators do not record; "
             "use tensorwise.nn.spmm, or detach()"
         )
     if namespace.__name__.startswith(
@@ -49,31 +51,22 @@ def as_numpy(operand: Any, namespace: Any) -> np.ndarray:
 
 
 def as_foreign(result: Any, namespace: Any) -> Any:
-    """Return a NumPy array as one of another library, over the same memory where the library can."""
+    """Return a NumPy array as one of another library, over the same memory where it can; sparse ones as they are."""
+    if sp.issparse(result):
+        return result
     if isinstance(result, np.ndarray) and hasattr(namespace, "from_dlpack"):
         return namespace.from_dlpack(result)
     return namespace.asarray(result)
 
 
-def as_gpu_array(matrix: Any) -> Any | None:
-    """Return a CSR matrix of CuPy or PyTorch on a GPU as one whose products are tuned by being used; None for others.
+def for_all_libraries(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a method of one operand that takes dense ones of all libraries, and gives an array of the operand's."""
 
-    Raises:
-        InputError: it is a sparse tensor of another layout, or not on a GPU.
-        MissingExtraError: tensors on a GPU need CuPy, too.
-    """
-    if type(matrix).__module__.startswith("cupyx.scipy.sparse"):
-        from tensorwise.sparse.on_cupy import csr_matrix_of
+    @wraps(method)
+    def multiply(self: Any, other: Any) -> Any:
+        namespace = namespace_of(other)
+        if namespace is None:
+            return method(self, other)
+        return as_foreign(method(self, as_numpy(other, namespace)), namespace)
 
-        return csr_matrix_of(matrix)
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not isinstance(matrix, torch.Tensor) or matrix.layout is torch.strided:
-        return None
-    if matrix.layout is not torch.sparse_csr or matrix.ndim != 2 or matrix.device.type != "cuda":
-        raise InputError(
-            f"expected a tensor of layout sparse_csr and two dimensions on a GPU, got {matrix.layout} of shape "
-            f"{tuple(matrix.shape)} on {matrix.device}; tensorwise.nn.spmm multiplies tensors on the CPU"
-        )
-    from tensorwise.sparse.on_torch import TorchCsr
-
-    return TorchCsr(matrix)
+    return multiply

@@ -77,7 +77,12 @@ def result(path: Path) -> str:
     own = path.parent / "results" / f"{name}.json"
     file = own if own.exists() else HERE / "results" / f"{name}.json"
     if not file.exists():
-        return "No result is kept."
+        beside = path.with_suffix(".json")  # of `.ci/long`, too long to tell
+        return (
+            f"Last result: [{beside.name}]({beside.relative_to(HERE)})."
+            if beside.exists()
+            else "No result is kept."
+        )
     others = sorted(file.parent.glob(f"{name}-*.json"))
     return "\n\n".join(_described(one) for one in (file, *others))
 

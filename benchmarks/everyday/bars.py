@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import generated
@@ -21,9 +23,12 @@ from benchmarks.corpus import ROOT, bytes_digest, geometric_mean
 from benchmarks.everyday import draw
 from benchmarks.everyday.judging import (
     CALLS,
+    INSPECTED,
     MOST_OF_NEVER,
+    PLUS_S,
     SLOWER,
     TARGETS,
+    Curve,
     excess_of,
     group_of,
     groups_of,
@@ -45,7 +50,9 @@ CURVES: Final = {
 }
 """Pictures of all matrices, by `draw.py`."""
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "array-speed.md"
-"""Both have the tables of arrays; the page also those of frozen arrays, of the cost of tuning and of programs."""
+"""Both have the tables of arrays; the page also those of frozen arrays and of programs."""
+MISSES: Final = ROOT / "docs" / "array-targets.md"
+"""The page about targets that are missed has the tables of the cost of tuning."""
 MISSED: Final = " ✗"
 """Mark of a figure that misses its target."""
 BEGIN: Final = "<!-- {what}: written by benchmarks/everyday/bars.py -->"
@@ -160,6 +167,9 @@ def table(runs: Runs, name: str) -> list[str]:
                 whole = (ratios_of(runs, some[0], name, peer, calls, overhead=True) for calls in CALLS)
                 cells = (f"{geometric_mean(ratios):.2f}" for ratios in whole)
                 lines.append(f"| {op} / {title}, import and loading included | {' | '.join(cells)} |")
+    for group in groups if name == "ours" else ():
+        means = (geometric_mean(ratios_of(runs, group, name, INSPECTED, calls)) for calls in CALLS)
+        lines.append(f"| {group} / MKL with its inspector | {' | '.join(f'{mean:.2f}' for mean in means)} |")
     return lines
 
 
@@ -181,7 +191,39 @@ def tuning_cost(runs: Runs) -> list[str]:
             above = sum(over > 1 for over in worst)
             cells.append(f"{above} of {len(worst)}{MISSED * (above > 0)} ({max(worst):.2f})")
         lines.append(f"| {title} | {' | '.join(cells)} |")
+    marks = (1, *CALLS)
+    ours = {calls: over_never(runs, calls) for calls in marks}
+    count = len(ours[1][0])
+    shown = {
+        "geometric mean of the totals over never tuning's": [geometric_mean(ours[n][0]) for n in marks],
+        "tuned totals beyond the bound": [sum(ours[n][1]) for n in marks],
+        "the other way round: never tuned ones beyond it": [sum(ours[n][2]) for n in marks],
+    }
+    lines += [
+        "",
+        f"`tw.asarray(A)`, all {count} cases together:",
+        "",
+        f"| number of products | {' | '.join(f'{calls:,}' for calls in marks)} |",
+        "|---" * (len(marks) + 1) + "|",
+    ]
+    for what, values in shown.items():
+        cells = (f"{value:.2f}" if isinstance(value, float) else str(value) for value in values)
+        lines.append(f"| {what} | {' | '.join(cells)} |")
     return lines
+
+
+def over_never(runs: Runs, calls: int) -> tuple[list[float], list[bool], list[bool]]:
+    """Return for each case ours over never tuning, whether ours exceeds its bound, and whether never tuning exceeds ours."""
+    ratios, above, below = list[float](), list[bool](), list[bool]()
+    for run in runs.values():
+        ours, never = Curve.of(run, "ours"), Curve.of(run, "never tuned")
+        assert ours is not None
+        assert never is not None
+        mine, other = ours.totals(calls), never.totals(calls)
+        ratios.append(float(np.median(mine / other)))
+        above.append(bool(np.median(mine / (MOST_OF_NEVER * other + PLUS_S)) > 1))
+        below.append(bool(np.median(other / (MOST_OF_NEVER * mine + PLUS_S)) > 1))
+    return ratios, above, below
 
 
 def extrapolated(runs: Runs) -> str:
@@ -223,6 +265,9 @@ def written(page: str, results: Mapping[str, Path], name: Path = README) -> str:
     """
     for maker, path in results.items():
         runs = json.loads(path.read_text())["runs"]
+        if name == MISSES:
+            page = with_part(page, part(f"cost of tuning on {maker}", tuning_cost(runs)), name)
+            continue
         page = with_part(page, part(f"speed of sparse arrays on {maker}", table(runs, "ours")), name)
         if name == PAGE:
             lines = [
@@ -233,7 +278,6 @@ def written(page: str, results: Mapping[str, Path], name: Path = README) -> str:
             ]
             lines += table(runs, "ours, frozen")
             page = with_part(page, part(f"speed of frozen arrays on {maker}", lines), name)
-            page = with_part(page, part(f"cost of tuning on {maker}", tuning_cost(runs)), name)
     if name == PAGE:
         page = with_part(page, part("whole programs", programs(PROGRAMS)), name)
     return page
@@ -245,7 +289,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail where something is older")
-    pages = {page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in (README, PAGE)}
+    pages = {
+        page: written(page.read_text(encoding="utf-8"), RESULTS, page) for page in (README, PAGE, MISSES)
+    }
     curves = {CURVES[maker]: draw.picture_of(path) for maker, path in RESULTS.items()}
     texts = {PICTURE: picture_of(RESULTS["AMD"]), **curves, **pages}
     if parser.parse_args().check:

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import generated
@@ -25,14 +23,15 @@ from benchmarks.everyday.judging import (
     CALLS,
     INSPECTED,
     MOST_OF_NEVER,
-    PLUS_S,
     SLOWER,
     TARGETS,
     Curve,
     excess_of,
     group_of,
     groups_of,
+    over_bound,
     peer_of,
+    ratio,
     ratios_of,
 )
 from benchmarks.generated import with_part
@@ -196,38 +195,28 @@ def tuning_cost(runs: Runs) -> list[str]:
 
 def beyond_never(runs: Runs) -> list[str]:
     """Return a table that says by number of products how often tuned totals exceed the bound, and untuned ones by ours."""
-    marks = (1, *CALLS)
-    ours = {calls: over_never(runs, calls) for calls in marks}
-    count = len(ours[1][0])
+    marks, names = (1, *CALLS), ("ours", "never tuned")
+    curves = [tuple(filter(None, (Curve.of(run, name) for name in names))) for run in runs.values()]
+    pairs = [pair for pair in curves if len(pair) == len(names)]
+    means = [
+        geometric_mean(filter(None, (ratio(run, *names, calls) for run in runs.values()))) for calls in marks
+    ]
     shown = {
-        "geometric mean of the totals over never tuning's": [geometric_mean(ours[n][0]) for n in marks],
-        "tuned totals beyond the bound": [sum(ours[n][1]) for n in marks],
-        "the other way round: never tuned ones beyond it": [sum(ours[n][2]) for n in marks],
+        "geometric mean of the totals over never tuning's": [f"{mean:.2f}" for mean in means],
+        "tuned totals beyond the bound": [
+            str(sum(over_bound(ours, never, calls) > 1 for ours, never in pairs)) for calls in marks
+        ],
+        "the other way round: never tuned ones beyond it": [
+            str(sum(over_bound(never, ours, calls) > 1 for ours, never in pairs)) for calls in marks
+        ],
     }
     lines = [
-        f"`tw.asarray(A)`, all {count} cases together:",
+        f"`tw.asarray(A)`, all {len(pairs)} cases together:",
         "",
         f"| number of products | {' | '.join(f'{calls:,}' for calls in marks)} |",
         "|---" * (len(marks) + 1) + "|",
     ]
-    for what, values in shown.items():
-        cells = (f"{value:.2f}" if isinstance(value, float) else str(value) for value in values)
-        lines.append(f"| {what} | {' | '.join(cells)} |")
-    return lines
-
-
-def over_never(runs: Runs, calls: int) -> tuple[list[float], list[bool], list[bool]]:
-    """Return for each case ours over never tuning, whether ours exceeds its bound, and whether never tuning exceeds ours."""
-    ratios, above, below = list[float](), list[bool](), list[bool]()
-    for run in runs.values():
-        ours, never = Curve.of(run, "ours"), Curve.of(run, "never tuned")
-        assert ours is not None
-        assert never is not None
-        mine, other = ours.totals(calls), never.totals(calls)
-        ratios.append(float(np.median(mine / other)))
-        above.append(bool(np.median(mine / (MOST_OF_NEVER * other + PLUS_S)) > 1))
-        below.append(bool(np.median(other / (MOST_OF_NEVER * mine + PLUS_S)) > 1))
-    return ratios, above, below
+    return lines + [f"| {what} | {' | '.join(cells)} |" for what, cells in shown.items()]
 
 
 def extrapolated(runs: Runs) -> str:
